@@ -323,7 +323,7 @@ static void check_domain_left(unsigned int node, struct xfer *xfer)
 			   busy, open, xfer->looks);
 	}
 	for (size_t i = 0; i < BOARD_NOTES; i++) {
-		if (xfer->board.ids[i])
+		if (xfer->notes.board.ids[i])
 			world_fail("n%u: at the end a note is left on its board", node);
 	}
 	LIST_FOREACH(ep, &xfer->eps, entry) {

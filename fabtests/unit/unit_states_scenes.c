@@ -749,15 +749,15 @@ void scene_close(struct scene *scene)
 	assert_int_equal(fake_xfer.proto->words, 0);
 	ipc_own_fall(&scene->own);
 	board_close(&scene->board);
-	board_far_close_all(&fake_xfer.boards);
+	board_far_close_all(&fake_xfer.notes.boards);
 	fake.no_sends = fake.no_recvs = fake.no_internal = false;
 	while (xfer_cq_next(&fake_cq, false, &comp) == 1 ||
 	       xfer_cq_next(&fake_cq, true, &comp) == 1)
 		scene->reports += comp.context == &scene->reports;
 	assert_int_equal(fake_xfer.cells.used, 0);
 	assert_int_equal(fake_xfer.open, 0);
-	for (size_t i = 0; i < UNIT_COUNT(fake_xfer.board.used); i++)
-		assert_int_equal(fake_xfer.board.used[i], 0);
+	for (size_t i = 0; i < UNIT_COUNT(fake_xfer.notes.board.used); i++)
+		assert_int_equal(fake_xfer.notes.board.used[i], 0);
 	assert_int_equal(fake_xfer.busy, 0);
 	assert_int_equal(fake_xfer.looks, 0);
 	assert_int_equal(fake_xfer.copies.pending, 0);

@@ -61,7 +61,7 @@ static void nic_stop(void)
 {
 	conf.pin = CONF_PIN_AUTO;
 	nic_map_trim(&fake_xfer.map);
-	fake_xfer.board_mr = NULL;
+	fake_xfer.notes.mr = NULL;
 	fake_xfer.map.domain = NULL;
 }
 

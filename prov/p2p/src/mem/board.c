@@ -444,14 +444,6 @@ bool board_far_known(struct board_far *fars, uint64_t owner)
 	return far;
 }
 
-bool board_far_left(struct board_far *fars, uint64_t owner)
-{
-	struct board_far *far;
-
-	HASH_FIND(hh, fars, &owner, sizeof owner, far);
-	return far && board_far_over(far);
-}
-
 int board_far_read(struct board_far *fars, uint64_t owner, uint64_t id, void *text)
 {
 	const struct board_note *note;

@@ -103,12 +103,8 @@ bool board_answered(struct board *board, uint64_t *id);
 int board_far_open(struct board_far **fars, uint64_t owner, uint64_t place);
 void board_far_close_all(struct board_far **fars);
 
-/*
- * The first: is @owner's board mapped? The second: is it mapped, and has its owner closed it or
- * died?
- */
+/* Is @owner's board mapped? */
 bool board_far_known(struct board_far *fars, uint64_t owner);
-bool board_far_left(struct board_far *fars, uint64_t owner);
 
 /*
  * Copies the note @id of @owner's board to @text, which has room for BOARD_TEXT_MAX bytes.

@@ -163,7 +163,7 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags, uint64_t ep
 /* Tells a peer of our board, if there can be one now */
 static void hello_add_board(struct xfer_peer *peer, struct wire_msg *msg)
 {
-	msg->addr = board_open(&peer->ep->xfer->board, msg->id);
+	msg->addr = board_open(&peer->ep->xfer->notes.board, msg->id);
 	if (!msg->addr)
 		return;
 	msg->flags |= WIRE_BOARD;
@@ -179,7 +179,7 @@ static bool hello_left_notes(const struct xfer_peer *peer)
 {
 	const struct xfer *xfer = peer->ep->xfer;
 
-	return peer->epoch && xfer->board.page && peer->host == xfer->ipc.host;
+	return peer->epoch && xfer->notes.board.page && peer->host == xfer->ipc.host;
 }
 
 /* Says what is to be said besides the three steps. Markers of before may be in the way between the endpoints */
@@ -546,12 +546,12 @@ static bool hello_board(struct xfer_peer *peer, const struct wire_msg *msg)
 
 	if (!(msg->flags & WIRE_BOARD) || msg->key != ep->xfer->ipc.host)
 		return false;
-	ret = board_far_open(&ep->xfer->boards, msg->id, msg->addr);
+	ret = board_far_open(&ep->xfer->notes.boards, msg->id, msg->addr);
 	if (ret)
 		P2P_INFO("the board of another process cannot be read: %s\n",
 			 fi_strerror(-ret));
 	else
-		rndv_board_found(ep, msg->id);
+		notes_progress(ep->xfer);
 	return !ret;
 }
 

@@ -22,7 +22,6 @@ struct rndv_lent_read;
  * @starved:	since when short messages find no slot [ms]; 0: they find one
  * @arriving:	announcements and markers waiting for each other, and what is being received, in
  *		chains, by id
- * @looking:	of those, the ones whose note has yet to be put up: it is looked for again
  * @seen:	what has been announced, where that is asked for (rndv_marker_spent())
  * @unreadable:	what has been announced in a way that we cannot read
  * @lost:	what peers had announced that were lost before its marker came
@@ -36,7 +35,6 @@ struct proto_domain {
 	unsigned int spare;
 	uint32_t starved;
 	LIST_HEAD(, xfer_arrival) arriving[XFER_CHAINS];
-	LIST_HEAD(, xfer_arrival) looking;
 	struct seen_ids seen;
 	struct seen_ids unreadable;
 	struct seen_ids lost;

@@ -139,7 +139,7 @@ static bool rma_core_stood(struct xfer_req *req)
 {
 	const struct xfer_arrival *arrival = req->transfer.recv.arrival;
 
-	if (arrival->noted && !rndv_note_stands(arrival))
+	if (arrival->noted && !note_stands(req->ctx.ep->xfer, arrival->id))
 		req->transfer.status = -FI_ECONNABORTED;
 	if (!(arrival->flags & WIRE_WORD))
 		return true;

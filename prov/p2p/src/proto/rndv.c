@@ -26,7 +26,6 @@
  */
 #include <rdma/fi_errno.h>
 
-#include "mem/board.h"
 #include "proto/hello_facts.h"
 #include "proto/proto.h"
 #include "proto/proto_state.h"
@@ -88,7 +87,7 @@ static void rndv_unheard(struct xfer_ep *ep, const struct xfer_token *token,
 	if (token)
 		rndv_announced_in_vain(ep, msg->id);
 	else
-		rndv_unreadable(ep, msg->id);
+		rndv_unreadable(ep, msg->id, msg->token ? -FI_ECONNABORTED : -FI_EOPNOTSUPP);
 }
 
 /*
@@ -205,17 +204,8 @@ static void rndv_watch(struct xfer *xfer, unsigned int passed)
 
 static void rndv_progress(struct xfer *xfer)
 {
-	struct wire_msg fin = {.type = WIRE_FIN};
-	struct xfer_req *req;
-
 	if (!xfer->open && TAILQ_EMPTY(&xfer->in[XFER_BOUNCING]))
 		return;
-	while (board_answered(&xfer->board, &fin.id)) {
-		req = xfer_req_find(xfer, fin.id);
-		if (req && xfer_req_fits(req, fin.type))
-			rndv_fin(req->ctx.ep, req, &fin);
-	}
-	rndv_arrivals_look(xfer, false);
 	xfer_req_each(xfer, XFER_PUSHING, rndv_push);
 	/* nobody has another slot before all have one; then the oldest has it */
 	xfer_req_each(xfer, XFER_PULLING, rndv_pull_starved);
@@ -242,7 +232,7 @@ static void rndv_drop(struct xfer_req *req)
 	case XFER_WHOLE:
 	case XFER_FINISHING:
 	case XFER_SENT:
-		rndv_note_recall(req, -FI_ECANCELED);
+		note_give_up(req->ctx.ep->xfer, req->transfer.id, -FI_ECANCELED);
 		break;
 	case XFER_MATCHED:
 	case XFER_GRANTING:

@@ -38,7 +38,8 @@ static bool rndv_across_sees(const struct xfer_arrival *arrival)
 
 	return arrival->noted ||
 	       (arrival->flags & WIRE_STANDS &&
-		!board_far_open(&xfer->boards, xfer_board_owner(arrival->id), arrival->board));
+		!board_far_open(&xfer->notes.boards, xfer_board_owner(arrival->id),
+				arrival->board));
 }
 
 /* Opens what the sender offers, as req->import, with @from; or says why not */
@@ -87,7 +88,7 @@ static void rndv_copied_across(struct copy *copy, int status)
 	 * The sender may have lost us, or closed its endpoint, before the copy ended, and then its memory may have been
 	 * another message's. It has taken back its note before.
 	 */
-	if (!status && !rndv_note_stands(req->transfer.recv.arrival))
+	if (!status && !note_stands(req->ctx.ep->xfer, req->transfer.id))
 		status = -FI_ECONNABORTED;
 	if (status)
 		rndv_recv_fail(req, status, true);

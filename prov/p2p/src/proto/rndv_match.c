@@ -20,28 +20,6 @@
 
 _Static_assert(sizeof(struct xfer_arrival) <= CELL_SIZE, "an arrival is a cell");
 
-/* Its marker may be on its way before its note is put up. */
-static void rndv_arrival_look_again(struct xfer_arrival *arrival, struct xfer *xfer)
-{
-	if (arrival->looks || !board_far_known(xfer->boards, xfer_board_owner(arrival->id)))
-		return;
-	LIST_INSERT_HEAD(&xfer->proto->looking, arrival, look);
-	arrival->looks = true;
-	xfer->looks++;
-	/* else nobody would look */
-	xfer_busy_add(xfer, 1);
-}
-
-static void rndv_arrival_look_no_more(struct xfer_arrival *arrival, struct xfer *xfer)
-{
-	if (!arrival->looks)
-		return;
-	LIST_REMOVE(arrival, look);
-	arrival->looks = false;
-	xfer->looks--;
-	xfer_busy_add(xfer, -1);
-}
-
 static void rndv_arrival_acquit(struct xfer_arrival *arrival)
 {
 	if (arrival->suspect)
@@ -52,7 +30,7 @@ static void rndv_arrival_acquit(struct xfer_arrival *arrival)
 void rndv_arrival_free(struct xfer_arrival *arrival, struct xfer *xfer)
 {
 	xfer_assert_locked(xfer);
-	rndv_arrival_look_no_more(arrival, xfer);
+	note_await_no_more(xfer, &arrival->look);
 	rndv_arrival_acquit(arrival);
 	LIST_REMOVE(arrival, chain);
 	xfer_open_add(xfer, -1);
@@ -138,7 +116,7 @@ void rndv_arrival_bind(struct xfer_arrival *arrival, struct xfer_ep *ep)
 static void rndv_arrival_told(struct xfer_arrival *arrival, struct xfer_ep *ep)
 {
 	rndv_arrival_bind(arrival, ep);
-	rndv_arrival_look_no_more(arrival, ep->xfer);
+	note_await_no_more(ep->xfer, &arrival->look);
 	rndv_arrival_acquit(arrival);
 	if (ep->quirks & QUIRK_PEEK_UNMARKED && !(ep->quirks & QUIRK_NO_PEEK))
 		seen_ids_add(&ep->xfer->proto->seen, arrival->id);
@@ -161,6 +139,7 @@ void rndv_arrival_announce(struct xfer_arrival *arrival, struct xfer_ep *ep,
 	arrival->offer = msg->offer;
 	arrival->board = (uint64_t) msg->transfer << 32 | msg->count;
 	arrival->word = (struct fi_rma_iov){msg->lent_addr, sizeof(uint64_t), msg->lent_key};
+	arrival->noted = msg->noted;
 	arrival->peer = msg->peer;
 	xfer_peer_hold(arrival->peer);
 }
@@ -170,96 +149,6 @@ static void rndv_arrival_fail(struct xfer_arrival *arrival, struct xfer_ep *ep, 
 {
 	rndv_arrival_told(arrival, ep);
 	arrival->status = status;
-}
-
-/*
- * The token on its note; NULL: none that is known. Where it is not known which endpoint the marker came to,
- * it may be that of any on the queue.
- */
-static struct xfer_token *rndv_note_token(const struct xfer_arrival *arrival,
-					  const struct xfer_ep *ep, uint64_t token)
-{
-	struct xfer_token *found = xfer_token_find(ep, token);
-
-	if (arrival->ctx.ep)
-		return found;
-	for (ep = xfer_cq_ep(arrival->cq, NULL); ep && !found; ep = xfer_cq_ep(arrival->cq, ep))
-		found = xfer_token_find(ep, token);
-	return found;
-}
-
-/*
- * What its note says. A peer that notes something has heard that we read its board, so its token is known here, or is of
- * before a loss. Who was removed is to be answered, and has an address again.
- */
-static void rndv_note_read(struct xfer_arrival *arrival, struct xfer_ep *ep, const void *text,
-			   size_t len)
-{
-	struct xfer_token *token;
-	struct wire_msg msg;
-	const char *why;
-	int ret = wire_decode(text, len, &msg, &why);
-
-	if (ret || msg.id != arrival->id || msg.type != WIRE_ANNOUNCE) {
-		P2P_WARN("a note of %zu bytes cannot be read: %s\n", len,
-			 ret ? why : "it is about something else");
-		rndv_arrival_fail(arrival, ep, -FI_EIO);
-		return;
-	}
-	token = rndv_note_token(arrival, ep, msg.token);
-	if (!token) {
-		rndv_arrival_fail(arrival, ep, -FI_ECONNABORTED);
-	} else if (xfer_peer_recall(token->peer)) {
-		rndv_arrival_look_again(arrival, ep->xfer);
-	} else if (token->lost) {
-		rndv_arrival_fail(arrival, token->peer->ep, -FI_ECONNABORTED);
-		XFER_PROTO_EACH(ep->xfer, unheard, token->peer->ep, token, &msg);
-	} else {
-		msg.peer = token->peer;
-		rndv_arrival_announce(arrival, msg.peer->ep, &msg);
-		arrival->noted = true;
-	}
-}
-
-bool rndv_note_stands(const struct xfer_arrival *arrival)
-{
-	const struct xfer *xfer = arrival->ctx.ep->xfer;
-	const uint64_t id = arrival->noted ? arrival->id : arrival->id | WIRE_MARK;
-	uint8_t text[BOARD_TEXT_MAX];
-
-	xfer_assert_locked(xfer);
-	return board_far_read(xfer->boards, xfer_board_owner(id), id, text) > 0;
-}
-
-/* Looks whether it is announced, or given up, on its sender's board; or has been, unreadably */
-static void rndv_arrival_look(struct xfer_arrival *arrival, struct xfer_ep *ep)
-{
-	const uint64_t owner = xfer_board_owner(arrival->id);
-	uint8_t text[BOARD_TEXT_MAX];
-	int len;
-
-	if (arrival->announced)
-		return;
-	if (seen_ids_before(&ep->xfer->proto->unreadable, arrival->id)) {
-		rndv_arrival_fail(arrival, ep, -FI_EOPNOTSUPP);
-		return;
-	}
-	if (rndv_orphaned(ep->xfer, arrival->id)) {
-		rndv_arrival_fail(arrival, ep, -FI_ECONNABORTED);
-		return;
-	}
-	if (!ep->xfer->boards)
-		return;
-	len = board_far_read(ep->xfer->boards, owner, arrival->id, text);
-	if (len > 0) {
-		rndv_note_read(arrival, ep, text, (size_t) len);
-	} else if (!len) {
-		rndv_arrival_look_again(arrival, ep->xfer);
-	} else {
-		rndv_arrival_fail(arrival, ep, len);
-		/* nobody else reads it */
-		board_far_answer(ep->xfer->boards, owner, arrival->id);
-	}
 }
 
 void rndv_arrival_describe(const struct xfer_arrival *arrival, struct core_comp *comp)
@@ -312,32 +201,17 @@ struct xfer_arrival *rndv_arrival_claim(struct xfer *xfer, uint64_t id,
 
 void rndv_arrival_check(struct xfer_arrival *arrival, struct xfer_ep *ep)
 {
+	struct proto_domain *proto = ep->xfer->proto;
+
 	xfer_assert_locked(ep->xfer);
-	rndv_arrival_look(arrival, ep);
+	if (!arrival->announced && seen_ids_before(&proto->unreadable, arrival->id))
+		rndv_arrival_fail(arrival, ep, -FI_EOPNOTSUPP);
+	else if (!arrival->announced && rndv_orphaned(ep->xfer, arrival->id))
+		rndv_arrival_fail(arrival, ep, -FI_ECONNABORTED);
 	if (arrival->announced)
 		rndv_arrival_known(arrival);
-}
-
-void rndv_arrivals_look(struct xfer *xfer, bool doubt)
-{
-	struct xfer_arrival *arrival, *next;
-	struct xfer_ep *ep;
-	bool left;
-
-	xfer_assert_locked(xfer);
-	for (arrival = LIST_FIRST(&xfer->proto->looking); arrival; arrival = next) {
-		next = LIST_NEXT(arrival, look);
-		ep = arrival->ctx.ep ? arrival->ctx.ep : xfer_cq_ep(arrival->cq, NULL);
-		if (!ep)
-			continue;
-		/* asked first: what was put up before that is found */
-		left = doubt && board_far_left(xfer->boards, xfer_board_owner(arrival->id));
-		rndv_arrival_look(arrival, ep);
-		if (left && !arrival->announced)
-			rndv_arrival_fail(arrival, ep, -FI_ECONNABORTED);
-		if (arrival->announced)
-			rndv_arrival_known(arrival);
-	}
+	else
+		note_await(ep->xfer, &arrival->look, arrival->id);
 }
 
 void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct xfer_arrival *arrival))
@@ -387,7 +261,6 @@ void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req))
 	}
 	rndv_arrival_bind(arrival, ep);
 	arrival->found = found;
-	rndv_arrival_look(arrival, ep);
 	if (arrival->announced) {
 		rndv_peek_end(arrival, req);
 		return;
@@ -397,6 +270,7 @@ void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req))
 	xfer_transfer_init(req);
 	req->transfer.recv.arrival = arrival;
 	TAILQ_INSERT_TAIL(&arrival->peeks, req, entry);
+	rndv_arrival_check(arrival, ep);
 }
 
 /* ---- announcements ---- */
@@ -616,7 +490,6 @@ void rndv_arrivals_watch(struct xfer *xfer, unsigned int passed)
 	int status;
 
 	xfer_assert_locked(xfer);
-	rndv_arrivals_look(xfer, true);
 	for (size_t i = 0; xfer->open && i < XFER_CHAINS; i++) {
 		for (arrival = LIST_FIRST(&xfer->proto->arriving[i]); arrival; arrival = next) {
 			next = LIST_NEXT(arrival, chain);
@@ -644,7 +517,7 @@ void rndv_announced_in_vain(struct xfer_ep *ep, uint64_t id)
 		rndv_arrival_lost(arrival, ep, -FI_ECONNABORTED);
 }
 
-void rndv_unreadable(struct xfer_ep *ep, uint64_t id)
+void rndv_unreadable(struct xfer_ep *ep, uint64_t id, int status)
 {
 	struct xfer_arrival *arrival = rndv_arrival_find(ep->xfer, id);
 
@@ -653,23 +526,5 @@ void rndv_unreadable(struct xfer_ep *ep, uint64_t id)
 	if (!arrival)
 		seen_ids_add(&ep->xfer->proto->unreadable, id);
 	else if (!arrival->announced)
-		rndv_arrival_lost(arrival, ep, -FI_EOPNOTSUPP);
-}
-
-void rndv_board_found(struct xfer_ep *ep, uint64_t owner)
-{
-	struct xfer_arrival *arrival, *next;
-
-	xfer_assert_locked(ep->xfer);
-	for (size_t i = 0; i < XFER_CHAINS; i++) {
-		for (arrival = LIST_FIRST(&ep->xfer->proto->arriving[i]); arrival;
-		     arrival = next) {
-			next = LIST_NEXT(arrival, chain);
-			if (arrival->announced || xfer_board_owner(arrival->id) != owner)
-				continue;
-			rndv_arrival_look(arrival, arrival->ctx.ep ? arrival->ctx.ep : ep);
-			if (arrival->announced)
-				rndv_arrival_known(arrival);
-		}
-	}
+		rndv_arrival_lost(arrival, ep, status);
 }

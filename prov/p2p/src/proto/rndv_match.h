@@ -13,8 +13,7 @@
  * @ctx:	on the endpoint's list of live records; @ctx.ep is NULL until that is known
  * @announced:	the announcement has come; it has @total, @data, @flags, @chunk, @key, @addr
  *		and @offer; and @board, the place of the sender's, if WIRE_STANDS; and @word, if WIRE_WORD
- * @noted:	it is on the sender's board
- * @looks:	its note may be there soon, and is looked for (@look)
+ * @noted:	by a note
  * @ready:	the marker has come: what to do when the announcement is here, too
  * @req:	the request that the marker has matched, or NULL
  * @peer:	who has announced it, or the one that is to be answered; NULL: nobody yet
@@ -24,6 +23,7 @@
  * @status:	the sender's error, if it gave up: nothing will come
  * @waited:	how long its announcement has been waited for [ms]; since its sender was lost, if it is @deserted
  * @suspect:	the peer that is watched meanwhile, or NULL
+ * @look:	for its note
  * @chain:	arrivals with a like id (struct proto_domain.arriving)
  */
 struct xfer_arrival {
@@ -31,7 +31,6 @@ struct xfer_arrival {
 	uint64_t id;
 	bool announced;
 	bool noted;
-	bool looks;
 	int status;
 	void (*ready)(struct xfer_arrival *arrival);
 	struct xfer_req *req;
@@ -55,7 +54,7 @@ struct xfer_arrival {
 	struct fi_rma_iov word;
 	struct xfer_peer *peer;
 	LIST_ENTRY(xfer_arrival) chain;
-	LIST_ENTRY(xfer_arrival) look;
+	struct note_look look;
 };
 
 /* The record with this id, or NULL */
@@ -87,12 +86,6 @@ void rndv_arrival_check(struct xfer_arrival *arrival, struct xfer_ep *ep);
 
 /* Both for a request that has the marker's completion in req->comp */
 void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct xfer_arrival *arrival));
-
-/*
- * Looks again for notes whose marker has come first. @doubt: gives up those whose sender has died, or
- * has left, before it wrote the note
- */
-void rndv_arrivals_look(struct xfer *xfer, bool doubt);
 
 /*
  * So much more time has passed [ms]. Whoever has sent a marker may have died, and it is not known for sure who that was.
@@ -139,17 +132,11 @@ void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req));
  */
 bool rndv_marker_spent(const struct xfer *xfer, uint64_t id);
 
-/* Of what is @noted: does it stand on the sender's board? Then that has not ended the message */
-bool rndv_note_stands(const struct xfer_arrival *arrival);
-
 /* A message is announced by a peer that was lost, and does not know yet. Whatever its marker matches fails. */
 void rndv_announced_in_vain(struct xfer_ep *ep, uint64_t id);
 
-/* A message is announced in a way that we cannot read. Whatever its marker matches fails. */
-void rndv_unreadable(struct xfer_ep *ep, uint64_t id);
-
-/* @owner's board can be read now. What it announces may have been waited for. */
-void rndv_board_found(struct xfer_ep *ep, uint64_t owner);
+/* A message is announced in a way that we cannot read, or by nobody that is known. What its marker has matched fails. */
+void rndv_unreadable(struct xfer_ep *ep, uint64_t id, int status);
 
 /* Forgets what would be reported in a queue that closes. */
 void rndv_cq_drop(struct xfer_cq *cq);

@@ -26,13 +26,12 @@ static void rndv_recv_fin(struct xfer_req *req)
 {
 	const struct xfer_arrival *arrival = req->transfer.recv.arrival;
 	struct wire_msg fin = {.type = WIRE_FIN, .id = req->transfer.id};
-	struct xfer_ep *ep = req->ctx.ep;
 
 	/* on the note, where that does not overtake a message and wakes nobody */
 	bool note = arrival->noted && req->path.proto == PATH_ACROSS &&
 		    !(arrival->flags & WIRE_CALLS);
 
-	if (!note || !board_far_answer(ep->xfer->boards, xfer_board_owner(fin.id), fin.id))
+	if (!note || !note_answer(req->ctx.ep->xfer, fin.id))
 		ctrl_owed(req->peer, ctrl_tell(req->peer, &fin));
 }
 

@@ -29,15 +29,6 @@ _Static_assert(sizeof(struct rndv_piece) <= CELL_SIZE, "a piece is a cell");
 
 _Static_assert(WIRE_PLAIN_MSG_MAX <= BOARD_TEXT_MAX, "an announcement is a note");
 
-void rndv_note_recall(struct xfer_req *req, int status)
-{
-	struct board *board = &req->ctx.ep->xfer->board;
-
-	xfer_assert_locked(req->ctx.ep->xfer);
-	board_take_down(board, req->transfer.id | WIRE_MARK);
-	board_give_up(board, req->transfer.id, status);
-}
-
 static void rndv_send_plain(struct xfer_req *req);
 
 /* Goes on where nothing is in flight any more. */
@@ -96,7 +87,7 @@ void rndv_send_fail(struct xfer_req *req, int status, bool tell)
 	req->transfer.status = status;
 	if (tell)
 		rndv_abort_send(req);
-	rndv_note_recall(req, status);
+	note_give_up(req->ctx.ep->xfer, req->transfer.id, status);
 	if (req->state == XFER_SENT)
 		rndv_send_check(req);
 	else if (req->state == XFER_MARKING)
@@ -157,7 +148,7 @@ void rndv_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 /* By a message. How long its memory stands is told by a note beside it, which a process of this host reads, or a NIC */
 static int rndv_tell_by_message(struct xfer_req *req, struct wire_msg *msg)
 {
-	struct board *board = &req->ctx.ep->xfer->board;
+	struct board *board = &req->ctx.ep->xfer->notes.board;
 	const uint64_t id = msg->id | WIRE_MARK;
 	struct fi_rma_iov word;
 
@@ -183,21 +174,9 @@ static int rndv_tell_by_message(struct xfer_req *req, struct wire_msg *msg)
 /* Tells the receiver: by a note that it will look for, or a message */
 static int rndv_tell(struct xfer_req *req, struct wire_msg *msg)
 {
-	struct xfer_ep *ep = req->ctx.ep;
-	struct board *board = &ep->xfer->board;
-	void *note;
-
-	note = msg->type == WIRE_ANNOUNCE && hello_reads(req->peer) ? board_note(board, msg->id)
-								    : NULL;
-	if (!note)
-		return rndv_tell_by_message(req, msg);
-	/* an answer may be a message all the same */
-	ctrl_listen(ep);
-	if (wait_sleepers(&ep->xfer->wait))
-		msg->flags |= WIRE_CALLS;
-	msg->token = req->peer->theirs.token;
-	board_show(board, msg->id, wire_encode(msg, note));
-	return 0;
+	if (msg->type == WIRE_ANNOUNCE && hello_reads(req->peer) && note_tell(req->peer, msg))
+		return 0;
+	return rndv_tell_by_message(req, msg);
 }
 
 /* Where the receiver's core finds the copy; an ANNOUNCE has that as its target */
@@ -296,7 +275,7 @@ static bool rndv_marker_first(struct xfer_req *req)
 		return false;
 	ctrl_listen(ep);
 	req->transfer.id = xfer_id_new(ep->xfer);
-	return board_note(&ep->xfer->board, req->transfer.id) && rndv_marker_inject(req);
+	return board_note(&ep->xfer->notes.board, req->transfer.id) && rndv_marker_inject(req);
 }
 
 void rndv_marker_queue(struct xfer_req *req)
@@ -330,7 +309,7 @@ void rndv_announce_failure(struct xfer_req *req, int status)
 	/* by the way of the announcement, which it must not overtake */
 	abort.id = req->transfer.id;
 	ctrl_owed(req->peer, ctrl_ask(req->peer, &abort));
-	rndv_note_recall(req, status);
+	note_give_up(req->ctx.ep->xfer, req->transfer.id, status);
 	rndv_marker_queue(req);
 }
 

@@ -21,9 +21,6 @@ int rndv_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key, 
 /* Ends a send of which nothing is left, with transfer.status */
 void rndv_send_end(struct xfer_req *req);
 
-/* Who has yet to read its announcement, if that is a note, shall read that it has failed */
-void rndv_note_recall(struct xfer_req *req, int status);
-
 /*
  * Tells the receiver what is to come; @key and @addr as @type has them, or where it is lent. The caller
  * moves the request on. 0 or an error (logged): it is as if it had not been called

@@ -196,7 +196,8 @@ bool ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 	}
 	msg->peer = token ? token->peer : NULL;
 	msg->again = &again;
-	if (msg->peer) {
+	/* a note tells nothing of the core, and may be old */
+	if (msg->peer && !msg->noted) {
 		xfer_token_count(token, msg);
 		xfer_peer_heard(msg->peer, msg->type != WIRE_PROBE && msg->type != WIRE_HELLO);
 	}

@@ -78,7 +78,7 @@ static const struct ipc_export *pin_export(const struct xfer_req *req, const cha
 	struct xfer *xfer = req->ctx.ep->xfer;
 
 	*why = "there is no room for a note for processes of this host, or no board";
-	return board_room(&xfer->board, xfer_board_owner(xfer->id_base))
+	return board_room(&xfer->notes.board, xfer_board_owner(xfer->id_base))
 		       ? ipc_export(&xfer->ipc, &req->mem, req->iov[0].iov_base, req->len, why)
 		       : NULL;
 }
@@ -94,24 +94,26 @@ static bool pin_stands(struct xfer *xfer, bool must, const char **why)
 	struct iovec board;
 
 	*why = "there is no board, or no room on it, by which a NIC could see that the message stands";
-	if (!board_room(&xfer->board, owner) && !(must && board_open(&xfer->board, owner)))
+	if (!board_room(&xfer->notes.board, owner) &&
+	    !(must && board_open(&xfer->notes.board, owner)))
 		return false;
-	if (xfer->board_mr)
+	if (xfer->notes.mr)
 		return true;
-	board = board_memory(&xfer->board);
+	board = board_memory(&xfer->notes.board);
 	return !fi_mr_reg(xfer->map.domain, board.iov_base, board.iov_len, FI_REMOTE_READ, 0, 0,
-			  xfer->local_flags, &xfer->board_mr, NULL);
+			  xfer->local_flags, &xfer->notes.mr, NULL);
 }
 
 void pin_word(const struct xfer *xfer, uint64_t id, struct fi_rma_iov *remote)
 {
-	const uintptr_t word = (uintptr_t) board_word(&xfer->board, id | WIRE_MARK);
+	const uintptr_t word = (uintptr_t) board_word(&xfer->notes.board, id | WIRE_MARK);
 
 	xfer_assert_locked(xfer);
 	remote->addr =
-		word - (xfer->virt_addr ? 0 : (uintptr_t) board_memory(&xfer->board).iov_base);
+		word -
+		(xfer->virt_addr ? 0 : (uintptr_t) board_memory(&xfer->notes.board).iov_base);
 	remote->len = sizeof id;
-	remote->key = fi_mr_key(xfer->board_mr);
+	remote->key = fi_mr_key(xfer->notes.mr);
 }
 
 struct path_choice pin_choose(struct xfer_req *req, struct path_query *query)

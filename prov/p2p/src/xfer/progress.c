@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "xfer/ctrl.h"
 #include "xfer/lane.h"
+#include "xfer/note.h"
 #include "xfer/reports.h"
 #include "xfer/sendq.h"
 #include "xfer/xfer_proto.h"
@@ -71,6 +72,8 @@ static void xfer_progress_core(struct xfer *xfer)
 	copy_progress(&xfer->copies);
 	/* first: what is over is not gone on with */
 	xfer_progress_watch(xfer);
+	if (xfer->open)
+		notes_progress(xfer);
 	XFER_PROTO_EACH(xfer, progress, xfer);
 	LIST_FOREACH(ep, &xfer->eps, entry) {
 		ctrl_progress(ep);

@@ -245,8 +245,8 @@ void xfer_transfer_recall(struct xfer_req *req)
 	struct xfer *xfer = req->ctx.ep->xfer;
 
 	xfer_assert_locked(xfer);
-	board_take_down(&xfer->board, req->transfer.id);
-	board_take_down(&xfer->board, req->transfer.id | WIRE_MARK);
+	board_take_down(&xfer->notes.board, req->transfer.id);
+	board_take_down(&xfer->notes.board, req->transfer.id | WIRE_MARK);
 	ipc_own_fall(&req->transfer.own);
 }
 
@@ -359,8 +359,9 @@ struct xfer_req *xfer_req_find(const struct xfer *xfer, uint64_t id)
 /* Nobody has it; and its note has a place, if there is one for any */
 static bool xfer_id_fits(struct xfer *xfer, uint64_t id)
 {
-	return !xfer_req_find(xfer, id) && (!board_taken(&xfer->board, id) ||
-					    !board_room(&xfer->board, xfer_board_owner(id)));
+	return !xfer_req_find(xfer, id) &&
+	       (!board_taken(&xfer->notes.board, id) ||
+		!board_room(&xfer->notes.board, xfer_board_owner(id)));
 }
 
 /*

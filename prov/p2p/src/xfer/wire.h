@@ -158,6 +158,7 @@ enum wire_type {
  * @old:	not sent: it is of version 7, whose head has no @token. Decoded, it has no more than @type, @id, and @name if
  *		it asks for something
  * @peer:	not sent: who has sent it, as its token tells; NULL: somebody who has not been greeted
+ * @noted:	not sent: it has come by a board (note.h)
  * @again:	not sent: set, if there is no memory for what it says (ctrl_dispatch())
  */
 struct wire_msg {
@@ -193,6 +194,7 @@ struct wire_msg {
 	size_t size;
 	bool old;
 	struct xfer_peer *peer;
+	bool noted;
 	bool *again;
 };
 

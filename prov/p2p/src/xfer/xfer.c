@@ -64,9 +64,9 @@ void xfer_give_back(struct xfer *xfer)
 		if (xfer->local)
 			stage_reserve_put(&xfer->stage, xfer->local, 0);
 		xfer->local = NULL;
-		if (xfer->board_mr)
-			fi_close(&xfer->board_mr->fid);
-		xfer->board_mr = NULL;
+		if (xfer->notes.mr)
+			fi_close(&xfer->notes.mr->fid);
+		xfer->notes.mr = NULL;
 		stage_fini(&xfer->stage);
 		nic_map_trim(&xfer->map);
 		ipc_trim(&xfer->ipc);
@@ -81,8 +81,8 @@ void xfer_fini(struct xfer *xfer)
 	copy_engines_fini(&xfer->copies);
 	nic_map_fini(&xfer->map);
 	ipc_fini(&xfer->ipc);
-	board_close(&xfer->board);
-	board_far_close_all(&xfer->boards);
+	board_close(&xfer->notes.board);
+	board_far_close_all(&xfer->notes.boards);
 	stage_fini(&xfer->stage);
 	desc_cache_fini(&xfer->descs);
 	p2p_lock_fini(&xfer->lock);

@@ -15,11 +15,11 @@
 #include <sys/queue.h>
 
 #include "base/base.h"
-#include "mem/board.h"
 #include "base/cell.h"
 #include "mem/copy.h"
 #include "base/siphash.h"
 #include "xfer/core.h"
+#include "xfer/note.h"
 #include "mem/desc_cache.h"
 #include "mem/flusher.h"
 #include "mem/ipc.h"
@@ -190,8 +190,7 @@ struct xfer_retired {
  * @wait:	who sleeps until something happens
  * @map:	device memory in the NIC's hands
  * @ipc:	device memory in other processes' hands, and theirs in ours
- * @board:	announcements for other processes of the host; @boards: theirs
- * @board_mr:	the board, for peers' NICs that read how long messages stand; NULL: none has had to yet
+ * @notes:	control messages by memory, within the host
  * @local:	host memory, and a descriptor for what the NIC will not touch, where the core wants
  *		descriptors of all; NULL: it wants none
  * @local_flags: what to register host memory with
@@ -244,9 +243,7 @@ struct xfer {
 	struct wait_domain wait;
 	struct nic_map map;
 	struct ipc ipc;
-	struct board board;
-	struct fid_mr *board_mr;
-	struct board_far *boards;
+	struct notes notes;
 	struct stage_reserve *local;
 	uint64_t local_flags;
 	bool virt_addr;
