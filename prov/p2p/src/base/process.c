@@ -16,6 +16,7 @@ static pthread_mutex_t process_locks[PROCESS_LOCKS] = {
 	[0 ... PROCESS_LOCKS - 1] = PTHREAD_MUTEX_INITIALIZER,
 };
 static void (*process_forgets[PROCESS_FORGETS])(void);
+unsigned int process_forks;
 
 void process_lock(enum process_lock which)
 {
@@ -51,6 +52,7 @@ static void process_parent(void)
 
 static void process_child(void)
 {
+	process_forks++;
 	for (int i = 0; i < PROCESS_TABLES; i++)
 		process_locks[i] = (pthread_mutex_t) PTHREAD_MUTEX_INITIALIZER;
 	for (size_t i = 0; i < PROCESS_FORGETS && process_forgets[i]; i++)

@@ -43,6 +43,9 @@ void process_unlock(enum process_lock which);
  */
 void process_forget(void (*forget)(void));
 
+/* Another number in a child than in its parent, at the cost of a load */
+extern unsigned int process_forks;
+
 /* Was it another process, @owner, that opened the object? */
 static inline bool process_inherited(pid_t owner)
 {

@@ -96,39 +96,16 @@ static int board_create_fd(void)
 	return fd < 0 ? -errno : fd;
 }
 
-/*
- * A child has the page, too, which readers and owner still use. It finds zero in this memory, at the cost of a load.
- */
-static bool *board_mark_create(void)
-{
-	const size_t len = (size_t) sysconf(_SC_PAGESIZE);
-	bool *ours =
-		mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (ours == MAP_FAILED)
-		return NULL;
-	/* older kernels do not know that: there a child is to keep away by itself */
-	madvise(ours, len, MADV_WIPEONFORK);
-	*ours = true;
-	return ours;
-}
-
-static void board_mark_free(bool *ours)
-{
-	munmap(ours, (size_t) sysconf(_SC_PAGESIZE));
-}
-
-/* Is there a board, and is it this process's? */
+/* Is there a board, and is it this process's? A child has the page, too, which readers and owner still use. */
 static bool board_there(const struct board *board)
 {
-	return board->page && *board->ours;
+	return board->page && board->forks == process_forks;
 }
 
 static int board_create(struct board *board, uint64_t owner)
 {
 	struct board_page *page;
 	int fd = board_create_fd(), ret;
-	bool *ours;
 
 	if (fd < 0)
 		return fd;
@@ -141,22 +118,17 @@ static int board_create(struct board *board, uint64_t owner)
 	if (ret)
 		goto close_fd;
 	ret = -FI_ENOMEM;
-	ours = board_mark_create();
-	if (!ours)
-		goto close_fd;
 	page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (page == MAP_FAILED)
-		goto free_mark;
+		goto close_fd;
 	page->owner = owner;
 	__atomic_store_n(&page->magic, BOARD_MAGIC, __ATOMIC_RELEASE);
 	board->page = page;
-	board->ours = ours;
+	board->forks = process_forks;
 	board->fd = fd;
 	board->place = (uint64_t) getpid() << 32 | (uint32_t) fd;
 	return 0;
 
-free_mark:
-	board_mark_free(ours);
 close_fd:
 	close(fd);
 	return ret;
@@ -201,7 +173,6 @@ void board_close(struct board *board)
 	if (board_there(board))
 		__atomic_store_n(&board->page->magic, 0, __ATOMIC_RELAXED);
 	munmap(board->page, sizeof *board->page);
-	board_mark_free(board->ours);
 	close(board->fd);
 	board->page = NULL;
 }

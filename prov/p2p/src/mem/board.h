@@ -40,7 +40,7 @@ struct board_far;
 /**
  * struct board - our own board; all zero before board_open().
  * @page:	the page; NULL: not open
- * @ours:	true, but false in a child of the owner's process: to it, there is no board
+ * @forks:	whose process it is (process_forks): to a child, there is no board
  * @retry:	it could not be opened
  * @fd:		the descriptor that other processes open it by; @place: the same, for them
  * @seen:	the count of answers when the last search found none
@@ -50,7 +50,7 @@ struct board_far;
  */
 struct board {
 	struct board_page *page;
-	bool *ours;
+	unsigned int forks;
 	struct retry retry;
 	int fd;
 	uint64_t place;
