@@ -538,21 +538,22 @@ static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 	hello_failed(msg, ctrl_answer(via, to, &answer, HELLO_ANSWERS_TIME));
 }
 
-/* A peer tells of its board: can it be read here? */
-static bool hello_board(struct xfer_peer *peer, const struct wire_msg *msg)
+/* A peer tells of its board: if it can be read here, it hears that */
+static void hello_board(struct xfer_peer *peer, const struct wire_msg *msg)
 {
 	struct xfer_ep *ep = peer->ep;
 	int ret;
 
 	if (!(msg->flags & WIRE_BOARD) || msg->key != ep->xfer->ipc.host)
-		return false;
+		return;
 	ret = board_far_open(&ep->xfer->notes.boards, msg->id, msg->addr);
-	if (ret)
+	if (ret) {
 		P2P_INFO("the board of another process cannot be read: %s\n",
 			 fi_strerror(-ret));
-	else
-		notes_progress(ep->xfer);
-	return !ret;
+		return;
+	}
+	notes_progress(ep->xfer);
+	hello_tell(peer, WIRE_READS);
 }
 
 void hello_seek(struct xfer_peer *peer)
@@ -706,8 +707,7 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 	peer->facts &= ~HELLO_ANSWERED;
 	if (hello_left_notes(peer))
 		hello_tell(peer, WIRE_BOARD);
-	if (hello_board(peer, msg))
-		hello_tell(peer, WIRE_READS);
+	hello_board(peer, msg);
 }
 
 /* Does it speak what we speak? */
@@ -738,8 +738,7 @@ static void hello_told(struct xfer_peer *peer, const struct wire_msg *msg)
 	if (hello_renewed(peer, msg))
 		return;
 	hello_facts_learn(peer, msg);
-	if (hello_board(peer, msg))
-		hello_tell(peer, WIRE_READS);
+	hello_board(peer, msg);
 }
 
 static void hello_received(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)

@@ -78,16 +78,13 @@ static void rndv_abort(struct xfer_ep *ep, struct xfer_req *req, const struct wi
 		rndv_send_fail(req, msg->status, req->state != XFER_SENT);
 }
 
-/* Its marker comes all the same, and must not wait */
+/* Its marker comes all the same, and must not wait. What is of another version has no token */
 static void rndv_unheard(struct xfer_ep *ep, const struct xfer_token *token,
 			 const struct wire_msg *msg)
 {
-	if (msg->type != WIRE_ANNOUNCE)
-		return;
-	if (token)
-		rndv_announced_in_vain(ep, msg->id);
-	else
-		rndv_unreadable(ep, msg->id, msg->token ? -FI_ECONNABORTED : -FI_EOPNOTSUPP);
+	if (msg->type == WIRE_ANNOUNCE)
+		rndv_announced_in_vain(ep, msg->id, token,
+				       msg->token ? -FI_ECONNABORTED : -FI_EOPNOTSUPP);
 }
 
 /*

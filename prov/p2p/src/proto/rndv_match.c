@@ -506,25 +506,15 @@ void rndv_arrivals_watch(struct xfer *xfer, unsigned int passed)
 	}
 }
 
-void rndv_announced_in_vain(struct xfer_ep *ep, uint64_t id)
+void rndv_announced_in_vain(struct xfer_ep *ep, uint64_t id, bool known, int status)
 {
 	struct xfer_arrival *arrival = rndv_arrival_find(ep->xfer, id);
+	struct proto_domain *proto = ep->xfer->proto;
 
 	xfer_assert_locked(ep->xfer);
+	/* no record for it: nobody knows how many more will come */
 	if (!arrival)
-		seen_ids_add(&ep->xfer->proto->lost, id);
-	else if (!arrival->announced)
-		rndv_arrival_lost(arrival, ep, -FI_ECONNABORTED);
-}
-
-void rndv_unreadable(struct xfer_ep *ep, uint64_t id, int status)
-{
-	struct xfer_arrival *arrival = rndv_arrival_find(ep->xfer, id);
-
-	xfer_assert_locked(ep->xfer);
-	/* no record for it: nobody knows who has sent it, and how many more will come */
-	if (!arrival)
-		seen_ids_add(&ep->xfer->proto->unreadable, id);
+		seen_ids_add(known ? &proto->lost : &proto->unreadable, id);
 	else if (!arrival->announced)
 		rndv_arrival_lost(arrival, ep, status);
 }

@@ -80,26 +80,20 @@ static void note_look(struct xfer *xfer, uint64_t id)
 	XFER_PROTO_EACH(xfer, message[WIRE_ABORT], ep, NULL, &abort);
 }
 
-/* Looks for it, if it can be there, and goes on to */
-static void note_look_for(struct xfer *xfer, struct note_look *look)
-{
-	if (!look->far && board_far_known(xfer->notes.boards, xfer_board_owner(look->id))) {
-		look->far = true;
-		xfer->looks++;
-		/* else nobody would look */
-		xfer_busy_add(xfer, 1);
-	}
-	if (look->far)
-		note_look(xfer, look->id);
-}
-
 void note_await(struct xfer *xfer, struct note_look *look, uint64_t id)
 {
 	xfer_assert_locked(xfer);
 	if (!look->id)
 		LIST_INSERT_HEAD(&xfer->notes.looks, look, entry);
 	look->id = id;
-	note_look_for(xfer, look);
+	if (!look->far && board_far_known(xfer->notes.boards, xfer_board_owner(id))) {
+		look->far = true;
+		xfer->looks++;
+		/* else nobody would look */
+		xfer_busy_add(xfer, 1);
+	}
+	if (look->far)
+		note_look(xfer, id);
 }
 
 void note_await_no_more(struct xfer *xfer, struct note_look *look)
@@ -127,7 +121,7 @@ void notes_progress(struct xfer *xfer)
 	}
 	for (look = LIST_FIRST(&xfer->notes.looks); look; look = next) {
 		next = LIST_NEXT(look, entry);
-		note_look_for(xfer, look);
+		note_await(xfer, look, look->id);
 	}
 }
 
