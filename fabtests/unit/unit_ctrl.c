@@ -175,13 +175,58 @@ static void test_close(void **state)
 	fake_stop();
 }
 
+/* So many messages wait in the core for receives. It gives out all of one sender's before the other's. */
+static unsigned int waiting[FAKE_PEERS];
+
+static ssize_t read_waiting(struct fid_cq *cq, void *buf, size_t count)
+{
+	struct fi_cq_tagged_entry *entries = buf;
+	size_t receives = fake.count, read = 0;
+
+	while (receives-- && (waiting[FAKE_ALIVE] || waiting[FAKE_OTHER])) {
+		const fi_addr_t from = waiting[FAKE_ALIVE] ? FAKE_ALIVE : FAKE_OTHER;
+		const struct fake_op op = fake_take(0);
+		const struct wire_msg msg = {.type = WIRE_PROBE, .token = FAKE_TOKEN(from)};
+
+		assert_int_equal(op.kind, FAKE_RECV);
+		waiting[from]--;
+		entries[read++] = (struct fi_cq_tagged_entry){
+			.op_context = op.context,
+			.flags = FI_RECV | FI_TAGGED,
+			.len = wire_encode(&msg, op.buf),
+		};
+	}
+	return read ? (ssize_t) read : -FI_EAGAIN;
+}
+
+/* One that has as many messages under way as it may does not keep others from being heard. */
+static void test_crowd(void **state)
+{
+	struct fi_ops_cq ops = {.size = sizeof ops, .read = read_waiting};
+	struct fi_ops_cq *before;
+
+	start();
+	before = fake_cq.core->ops;
+	fake_cq.core->ops = &ops;
+	p2p_lock_take(&fake_xfer.lock);
+	ep.inbox.wanted = 0;
+	ctrl_listen(&ep);
+	p2p_lock_drop(&fake_xfer.lock);
+	waiting[FAKE_ALIVE] = XFER_PEER_SENDS;
+	waiting[FAKE_OTHER] = 1;
+	xfer_progress(&fake_xfer);
+	assert_int_equal(waiting[FAKE_ALIVE], 0);
+	assert_int_equal(waiting[FAKE_OTHER], 0);
+	fake_cq.core->ops = before;
+	stop();
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_together),
-		cmocka_unit_test(test_apart),
-		cmocka_unit_test(test_no_room),
-		cmocka_unit_test(test_close),
+		cmocka_unit_test(test_together), cmocka_unit_test(test_apart),
+		cmocka_unit_test(test_no_room),  cmocka_unit_test(test_close),
+		cmocka_unit_test(test_crowd),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -281,6 +281,7 @@ static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
 
+	ctx->cq->heard++;
 	ctrl->came = true;
 	ctrl->out.len = comp->len;
 	ctrl->read = 0;

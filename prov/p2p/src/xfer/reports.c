@@ -13,6 +13,8 @@
 /* Completions read from one core queue in one go, and reads in one progress call */
 #define XFER_READ_BATCH 16
 #define XFER_READS_MAX 4
+/* What has waited for receives of ours is read to the last one: cores may give out one sender's before all others */
+#define XFER_READS_HEARD 1024
 
 struct xfer_ep *xfer_cq_ep(const struct xfer_cq *cq, const struct xfer_ep *after)
 {
@@ -184,10 +186,12 @@ bool xfer_cq_pull(struct xfer_cq *cq)
 	struct fi_cq_tagged_entry entries[XFER_READ_BATCH];
 	fi_addr_t src[XFER_READ_BATCH];
 	struct core_comp comp, taken;
-	ssize_t ret = XFER_READ_BATCH;
+	int reads = 0, most = 1;
+	ssize_t ret = 0;
 
 	xfer_assert_locked(cq->xfer);
-	for (int reads = 0; ret == XFER_READ_BATCH && reads < XFER_READS_MAX; reads++) {
+	for (; reads < most; reads++) {
+		cq->heard = 0;
 		ret = xfer_cq_read(cq, entries, XFER_READ_BATCH, src);
 		for (ssize_t i = 0; i < ret; i++) {
 			core_comp_from_entry(&entries[i],
@@ -195,6 +199,8 @@ bool xfer_cq_pull(struct xfer_cq *cq)
 			if (!xfer_take_locked(cq, &comp))
 				xfer_cq_report(cq, &comp);
 		}
+		most = ret == XFER_READ_BATCH ? XFER_READS_MAX : 0;
+		most = cq->heard > 1 ? XFER_READS_HEARD : most;
 	}
 	if (ret == -FI_EAVAIL) {
 		ret = core_comp_from_error(cq->core, &comp);
@@ -217,5 +223,5 @@ bool xfer_cq_pull(struct xfer_cq *cq)
 		if (cq->point)
 			wait_wake(cq->point);
 	}
-	return ret > 0;
+	return ret > 0 || reads > 1;
 }
