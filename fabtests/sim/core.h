@@ -275,6 +275,8 @@ struct core_recv *core_recv_find(struct core_ep *ep, const struct core_send *sen
 /* Is there a receive that the message is yet to meet? */
 bool core_recv_waits(const struct core_ep *ep, const struct core_send *send);
 void core_recv_cancel(struct core_ep *ep, struct core_recv *recv);
+/* It has come before its receive, and waits */
+void core_send_save(struct core_ep *ep, struct core_send *send);
 /* It has met its receive; and its bytes are there */
 void core_send_meet(struct core_ep *ep, struct core_send *send, struct core_recv *recv);
 /* Is it there, and are others to come before it? */

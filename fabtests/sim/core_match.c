@@ -189,6 +189,22 @@ static struct core_send *saved_find(struct core_ep *ep, const struct core_recv *
 	return NULL;
 }
 
+void core_send_save(struct core_ep *ep, struct core_send *send)
+{
+	struct core_send *last = NULL;
+
+	send->state = SEND_SAVED;
+	if (ep->model->sorts)
+		TAILQ_FOREACH_REVERSE(last, &ep->saved, core_sends, saved)
+	if (last->conn == send->conn)
+		break;
+	if (last)
+		TAILQ_INSERT_AFTER(&ep->saved, last, send, saved);
+	else
+		TAILQ_INSERT_TAIL(&ep->saved, send, saved);
+	send->conn->saved++;
+}
+
 static void saved_take(struct core_send *send)
 {
 	TAILQ_REMOVE(&send->conn->dst->saved, send, saved);

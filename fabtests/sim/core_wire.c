@@ -192,9 +192,7 @@ static bool send_arrive(struct core_conn *conn, struct core_send *send)
 		return false;
 	if (!save_room(conn, send))
 		return false;
-	send->state = SEND_SAVED;
-	conn->saved++;
-	TAILQ_INSERT_TAIL(&ep->saved, send, saved);
+	core_send_save(ep, send);
 	core_send_tell(send, "early");
 	if (send->confirms && !send->long_ && model_of(conn)->delivers == DELIVERS_THERE)
 		core_send_done(send, 0, core_end_delay(send, 3000));

@@ -21,6 +21,7 @@ enum model_delivers { DELIVERS_NOT, DELIVERS_THERE, DELIVERS_RECEIVED };
  * @refuses:	while there is none, a post says -FI_EAGAIN; else the message waits in the core
  * @stalls:	nothing is read from a peer behind a message without a receive, but for @saved of up to
  *		@saved_len tagged bytes; @mixes: a saved one is given to any endpoint of the domain
+ * @sorts:	what waits for a receive is given out sender by sender: one that goes on to send is always first
  * @eager:	up to so many bytes a message is "sent" as soon as it is on its way; a longer one when it is there
  * @window:	so many bytes may be on their way to one peer
  * @queue:	so many operations of an endpoint may be under way: then -FI_EAGAIN. @posts: or so few, if it is not 0,
@@ -63,6 +64,7 @@ struct model {
 	bool mixes;
 	unsigned int saved;
 	size_t saved_len;
+	bool sorts;
 	size_t eager;
 	size_t window;
 	unsigned int queue, posts;
