@@ -186,11 +186,11 @@ bool xfer_cq_pull(struct xfer_cq *cq)
 	struct fi_cq_tagged_entry entries[XFER_READ_BATCH];
 	fi_addr_t src[XFER_READ_BATCH];
 	struct core_comp comp, taken;
-	int reads = 0, most = 1;
-	ssize_t ret = 0;
+	int reads = 0;
+	ssize_t ret;
 
 	xfer_assert_locked(cq->xfer);
-	for (; reads < most; reads++) {
+	do {
 		cq->heard = 0;
 		ret = xfer_cq_read(cq, entries, XFER_READ_BATCH, src);
 		for (ssize_t i = 0; i < ret; i++) {
@@ -199,12 +199,11 @@ bool xfer_cq_pull(struct xfer_cq *cq)
 			if (!xfer_take_locked(cq, &comp))
 				xfer_cq_report(cq, &comp);
 		}
-		most = ret == XFER_READ_BATCH ? XFER_READS_MAX : 0;
-		most = cq->heard > 1 ? XFER_READS_HEARD : most;
-	}
+		reads++;
+	} while ((cq->heard > 1 && reads < XFER_READS_HEARD) ||
+		 (ret == XFER_READ_BATCH && reads < XFER_READS_MAX));
 	if (ret == -FI_EAVAIL) {
-		ret = core_comp_from_error(cq->core, &comp);
-		if (ret)
+		if (core_comp_from_error(cq->core, &comp))
 			return false;
 		/* what becomes of one of ours has no such data: it is freed here */
 		taken = comp;
