@@ -217,14 +217,17 @@ static struct core_ep *ep_named(struct core_name name)
 	return NULL;
 }
 
-/* Is it closed? What a process that lies has made up never was an endpoint's */
-static bool ep_is_closed(struct core_name name)
+/*
+ * Is it closed, by the process that @by is of? What a process that lies has made up never was an endpoint's, and what the
+ * process before had is no crash
+ */
+static bool ep_is_closed(const struct core_ep *by, struct core_name name)
 {
 	const struct core_ep *ep;
 	bool was = false;
 
 	TAILQ_FOREACH(ep, &core_eps, link)
-		was |= ep_has(ep, name);
+		was |= ep_has(ep, name) && ep->life == by->life;
 	return was && !ep_named(name);
 }
 
@@ -688,7 +691,7 @@ ssize_t core_wire_send(struct core_ep *ep, struct core_send *send, fi_addr_t add
 		world_fail("n%u: the core is to send to address %zu, which is nobody's",
 			   ep->name.node, (size_t) addr);
 	to = ep->av->names[addr];
-	if (model->fragile && to.node == ep->name.node && ep_is_closed(to))
+	if (model->fragile && to.node == ep->name.node && ep_is_closed(ep, to))
 		world_fail(
 			"n%u: the core crashes at a send to a closed endpoint of its process",
 			ep->name.node);
