@@ -11,7 +11,7 @@
 #define SENDING                                                                                \
 	(S(MARKING) | S(ANNOUNCED) | S(PUSHING) | S(WHOLE) | S(FINISHING) | S(ASKING) | S(SENT))
 #define RECEIVING                                                                              \
-	(S(MATCHED) | S(GRANTING) | S(PULLING) | S(BORROWING) | S(READING) | S(FETCHING) |     \
+	(S(MATCHED) | S(PULLING) | S(BORROWING) | S(READING) | S(FETCHING) |     \
 	 S(TELLING) | S(RECEIVED))
 
 /* Of each type: the states that it fits, and those in which it is late. In all others it is wrong. */
@@ -170,10 +170,12 @@ static enum xfer_state after_receiving(const struct scene_kind *kind, enum said 
 		if (announces)
 			return kind->peek ? XFER_ENDED : XFER_PULLING;
 		return said == SAID_ABORT ? XFER_ENDED : kind->state;
-	case XFER_GRANTING:
 	case XFER_BORROWING:
 		return said == SAID_ABORT ? XFER_ENDED : kind->state;
 	case XFER_PULLING:
+		if (kind->untold)
+			return said == SAID_ABORT ? XFER_ENDED : kind->state;
+		/* fall through */
 	case XFER_READING:
 	case XFER_FETCHING:
 		return said == SAID_ABORT ? XFER_RECEIVED : kind->state;

@@ -58,6 +58,7 @@ struct scene {
  * @message:	could be sent whole
  * @supplied:	SUPPLY may answer it
  * @peek:	looks, and receives nothing
+ * @untold:	pieces are not posted yet
  */
 struct scene_kind {
 	const char *name;
@@ -70,6 +71,7 @@ struct scene_kind {
 	bool message;
 	bool supplied;
 	bool peek;
+	bool untold;
 };
 
 extern const struct scene_kind scene_kinds[];

@@ -372,6 +372,7 @@ static void bring_pushing_side(struct scene *scene)
 	bring_announced(scene);
 	msg.id = scene->id;
 	scene_dispatch(scene, &msg);
+	xfer_progress(&fake_xfer);
 	assert_ptr_equal(scene->req->transfer.via, &scene->side);
 }
 
@@ -424,7 +425,7 @@ static void bring_matched(struct scene *scene)
 	scene_receive(scene, device, SCENE_LEN, 0, true);
 }
 
-static void bring_granting(struct scene *scene)
+static void bring_untold(struct scene *scene)
 {
 	fake.no_recvs = true;
 	bring_matched(scene);
@@ -435,6 +436,7 @@ static void bring_pulling(struct scene *scene)
 {
 	bring_matched(scene);
 	scene_say(scene, SAID_ANNOUNCE);
+	xfer_progress(&fake_xfer);
 }
 
 static void bring_pulling_side(struct scene *scene)
@@ -445,6 +447,7 @@ static void bring_pulling_side(struct scene *scene)
 	bring_matched(scene);
 	msg.id = SCENE_ID;
 	scene_dispatch(scene, &msg);
+	xfer_progress(&fake_xfer);
 	assert_ptr_equal(scene->req->transfer.via, &scene->side);
 }
 
@@ -452,6 +455,7 @@ static void bring_pulling_write(struct scene *scene)
 {
 	scene_say(scene, SAID_WRITE_LONG);
 	scene_find(scene, true);
+	xfer_progress(&fake_xfer);
 }
 
 static void bring_borrowing(struct scene *scene)
@@ -543,6 +547,7 @@ static void bring_telling(struct scene *scene)
 	msg.id = SCENE_ID;
 	msg.flags = WIRE_WANT_FIN;
 	scene_dispatch(scene, &msg);
+	xfer_progress(&fake_xfer);
 	fake.no_internal = true;
 	for (int i = 0; i < SCENE_PIECES; i++)
 		scene_end(scene_held(FAKE_RECV, true), SCENE_PIECE, 0);
@@ -605,7 +610,7 @@ const struct scene_kind scene_kinds[] = {
 	{"peeking", XFER_MATCHED, bring_peeking, .peek = true},
 	{"claimed", XFER_CLAIMED, bring_claimed},
 	{"matched", XFER_MATCHED, bring_matched},
-	{"granting", XFER_GRANTING, bring_granting},
+	{"pulling, untold", XFER_PULLING, bring_untold, .untold = true},
 	{"pulling", XFER_PULLING, bring_pulling},
 	{"pulling, a write", XFER_PULLING, bring_pulling_write, .served = true},
 	{"pulling, side", XFER_PULLING, bring_pulling_side},

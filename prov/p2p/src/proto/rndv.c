@@ -6,8 +6,7 @@
  *	sender                                                           receiver
  *	MARKING              --- ANNOUNCE(id, length, chunk) ----------> notes what is to come
  *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED with a receive
- *	                                                                 GRANTING: posts pieces
- *	PUSHING              <------- CTS(id, length, chunk, number) --- PULLING
+ *	PUSHING              <------- CTS(id, length, chunk, number) --- PULLING: has posted pieces
  *	copies out           --- piece(number, 0) ---------------------> copies in
  *	copies out           --- piece(number, 1) ---------------------> copies in
  *	                     <-------------------- CREDIT(id, count) --- has posted more pieces
@@ -206,9 +205,7 @@ static void rndv_progress(struct xfer *xfer)
 	xfer_req_each(xfer, XFER_PUSHING, rndv_push);
 	/* nobody has another slot before all have one; then the oldest has it */
 	xfer_req_each(xfer, XFER_PULLING, rndv_pull_starved);
-	xfer_req_each(xfer, XFER_GRANTING, rndv_pull_starved);
 	xfer_req_each(xfer, XFER_PULLING, rndv_pull);
-	xfer_req_each(xfer, XFER_GRANTING, rndv_pull);
 	xfer_req_each(xfer, XFER_TELLING, rndv_recv_check);
 }
 
@@ -232,7 +229,6 @@ static void rndv_drop(struct xfer_req *req)
 		note_give_up(req->ctx.ep->xfer, req->transfer.id, -FI_ECANCELED);
 		break;
 	case XFER_MATCHED:
-	case XFER_GRANTING:
 	case XFER_PULLING:
 	case XFER_BORROWING:
 	case XFER_READING:

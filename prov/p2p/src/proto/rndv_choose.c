@@ -44,7 +44,7 @@ static bool rndv_read_host(struct xfer_req *req)
 /* Is no other message asked for? */
 static bool rndv_alone(const struct xfer *xfer)
 {
-	return TAILQ_EMPTY(&xfer->in[XFER_GRANTING]) && TAILQ_EMPTY(&xfer->in[XFER_PULLING]);
+	return TAILQ_EMPTY(&xfer->in[XFER_PULLING]);
 }
 
 /* Bytes in a piece, @most at most. Among others, whose copies and pieces fill the time, only the number of pieces counts. */
@@ -147,10 +147,8 @@ static void rndv_recv_begin(struct xfer_arrival *arrival)
 		return;
 	}
 	rndv_divide(req);
-	xfer_req_move(req, XFER_GRANTING);
-	/* others that have come before wait for slots, and have them first, in progress */
-	if (req == TAILQ_FIRST(&xfer->in[XFER_GRANTING]))
-		rndv_pull(req);
+	/* progress begins it: others that have come before and wait for slots have them first */
+	xfer_req_move(req, XFER_PULLING);
 }
 
 void rndv_matched(struct xfer_req *req)

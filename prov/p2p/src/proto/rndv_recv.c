@@ -196,6 +196,12 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 		rndv_recv_check(req);
 }
 
+/* Does the sender know of pieces that it may send? */
+static bool rndv_recv_told(const struct xfer_req *req)
+{
+	return req->transfer.next > req->transfer.recv.granted;
+}
+
 /* Takes back the pieces that are posted, from number @from on; they end as cancelled. */
 static void rndv_recv_cancel(struct xfer_req *req, uint64_t from)
 {
@@ -231,7 +237,7 @@ void rndv_recv_fail(struct xfer_req *req, int status, bool tell)
 	 * Pieces that were asked for have their receives until they are here, or the sender answers which of them come.
 	 * A core may wait for such a receive, and the sender with it.
 	 */
-	bool asked = tell && req->state != XFER_GRANTING;
+	bool asked = tell && rndv_recv_told(req);
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	rndv_recv_stop(req, status, tell, asked ? UINT64_MAX : 0);
@@ -246,7 +252,7 @@ void rndv_recv_aborted(struct xfer_req *req, int status, uint64_t come)
 /* Tells the sender of the pieces that have been posted since it was told last. */
 void rndv_grant(struct xfer_req *req)
 {
-	bool first = req->state != XFER_PULLING;
+	bool first = !rndv_recv_told(req);
 	struct wire_msg msg = {
 		.type = first ? WIRE_CTS : WIRE_CREDIT,
 		.id = req->transfer.id,
@@ -261,8 +267,6 @@ void rndv_grant(struct xfer_req *req)
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (ctrl_tell(req->peer, &msg))
 		return;
-	if (req->state == XFER_GRANTING)
-		xfer_req_move(req, XFER_PULLING);
 	req->transfer.recv.granted = 0;
 }
 

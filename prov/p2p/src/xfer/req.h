@@ -38,8 +38,7 @@ struct xfer_arrival;
  *
  * Receiving an announced message:
  * @XFER_MATCHED: a receive or a peek has met a marker, and waits for the announcement
- * @XFER_GRANTING: pieces are posted; the sender does not know yet
- * @XFER_PULLING: pieces come
+ * @XFER_PULLING: pieces come, once the sender knows of some that are posted
  * @XFER_BORROWING: it lies in the sender's slot; the core is to read it
  * @XFER_READING: the core reads it there; or it is copied from device to device
  * @XFER_FETCHING: the core reads the sender's own buffer
@@ -65,7 +64,6 @@ enum xfer_state {
 	XFER_ASKING,
 	XFER_SENT,
 	XFER_MATCHED,
-	XFER_GRANTING,
 	XFER_PULLING,
 	XFER_BORROWING,
 	XFER_READING,

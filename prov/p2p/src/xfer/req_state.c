@@ -128,15 +128,8 @@ static const struct xfer_state_row {
 	[XFER_MATCHED] =
 		{
 			.name = "matched",
-			.next = S(CLAIMED) | S(GRANTING) | S(BORROWING) | S(READING) |
+			.next = S(CLAIMED) | S(PULLING) | S(BORROWING) | S(READING) |
 				S(FETCHING) | S(TELLING) | S(RECEIVED),
-			.fits = M(ABORT),
-		},
-	[XFER_GRANTING] =
-		{
-			.name = "granting",
-			.next = S(PULLING) | S(RECEIVED),
-			.list = XFER_LIST_DOMAIN,
 			.fits = M(ABORT),
 		},
 	[XFER_PULLING] =
