@@ -101,7 +101,8 @@ static void mix_transfer(const struct xfer_req *req)
 /* A request that has not begun to travel in parts has nothing of that yet */
 static void mix_req(const struct xfer_req *req)
 {
-	mix(req->state | (uint64_t) req->recv << 8 | (uint64_t) req->reported << 9);
+	mix(req->state | (uint64_t) req->recv << 8 | (uint64_t) req->reported << 9 |
+	    (uint64_t) req->path.proto << 16);
 	mix(req->addr);
 	mix(req->tag);
 	mix(req->len);

@@ -10,9 +10,7 @@
 /* Those that the peer's answers find */
 #define SENDING                                                                                \
 	(S(MARKING) | S(ANNOUNCED) | S(PUSHING) | S(WHOLE) | S(FINISHING) | S(ASKING) | S(SENT))
-#define RECEIVING                                                                              \
-	(S(MATCHED) | S(PULLING) | S(BORROWING) | S(READING) | S(FETCHING) |     \
-	 S(TELLING) | S(RECEIVED))
+#define RECEIVING (S(MATCHED) | S(PULLING) | S(MOVING) | S(TELLING) | S(RECEIVED))
 
 /* Of each type: the states that it fits, and those in which it is late. In all others it is wrong. */
 static const struct {
@@ -170,15 +168,11 @@ static enum xfer_state after_receiving(const struct scene_kind *kind, enum said 
 		if (announces)
 			return kind->peek ? XFER_ENDED : XFER_PULLING;
 		return said == SAID_ABORT ? XFER_ENDED : kind->state;
-	case XFER_BORROWING:
-		return said == SAID_ABORT ? XFER_ENDED : kind->state;
 	case XFER_PULLING:
-		if (kind->untold)
-			return said == SAID_ABORT ? XFER_ENDED : kind->state;
-		/* fall through */
-	case XFER_READING:
-	case XFER_FETCHING:
-		return said == SAID_ABORT ? XFER_RECEIVED : kind->state;
+	case XFER_MOVING:
+		if (said != SAID_ABORT || kind->alone)
+			return kind->state;
+		return kind->idle ? XFER_ENDED : XFER_RECEIVED;
 	default:
 		return kind->state;
 	}
@@ -223,7 +217,7 @@ static unsigned int expect(const struct scene_kind *kind, enum said said,
 	}
 	if (!(SENDING & 1u << kind->state))
 		*after = after_receiving(kind, said);
-	return type == WIRE_ANNOUNCE && announced & 1u << kind->state;
+	return type == WIRE_ANNOUNCE && !kind->alone && announced & 1u << kind->state;
 }
 
 static void finish(struct scene *scene, const struct scene_kind *kind)

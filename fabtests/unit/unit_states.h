@@ -58,7 +58,8 @@ struct scene {
  * @message:	could be sent whole
  * @supplied:	SUPPLY may answer it
  * @peek:	looks, and receives nothing
- * @untold:	pieces are not posted yet
+ * @idle:	nothing of it is in flight yet
+ * @alone:	no peer has announced it
  */
 struct scene_kind {
 	const char *name;
@@ -71,7 +72,8 @@ struct scene_kind {
 	bool message;
 	bool supplied;
 	bool peek;
-	bool untold;
+	bool idle;
+	bool alone;
 };
 
 extern const struct scene_kind scene_kinds[];

@@ -4,16 +4,16 @@
  * messages that the receiver's core reads. See rma_core.h.
  *
  *	initiator                                                        target
- *	BOUNCING: copies out === the core writes, piece by piece ======> the core's memory
+ *	MOVING: copies out   === the core writes, piece by piece ======> the core's memory
  *	ENDED
  *
- *	BOUNCING: copies in  <======= the core reads, piece by piece === the core's memory
+ *	MOVING: copies in    <===== the core reads, piece by piece === the core's memory
  *	ENDED
  *
  *	sender                                                           receiver
  *	MARKING              --- ANNOUNCE(id, length, key, address) ---> notes what is to come
  *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED with a receive
- *	                     === the core reads the memory ============> FETCHING
+ *	                     === the core reads the memory ============> MOVING
  *	                     === reads the word =======================> believes the bytes
  *	ENDED                <------------------------------ FIN(id) --- TELLING, ENDED
  *
@@ -48,6 +48,12 @@
 #define RMA_CORE_DIRECT (1u << 30)
 
 static void rma_core_check(struct xfer_req *req);
+
+/* Is it a message? Else it is the user's own read or write */
+static bool rma_core_fetches(const struct xfer_req *req)
+{
+	return req->recv && req->transfer.recv.arrival;
+}
 
 /* ---- does a message that was read stand? ---- */
 
@@ -204,7 +210,7 @@ static ssize_t rma_core_piece_try(struct xfer_out *out)
 	struct rndv_piece *piece = container_of(out, struct rndv_piece, out);
 	struct xfer_req *req = piece->req;
 	/* those of a receive mean nothing to the read that fetches its message */
-	uint64_t flags = req->state == XFER_BOUNCING ? req->op_flags & ~RMA_CORE_OUR_FLAGS : 0;
+	uint64_t flags = rma_core_fetches(req) ? 0 : req->op_flags & ~RMA_CORE_OUR_FLAGS;
 
 	if (rma_core_last(req, piece->index))
 		flags |= req->op_flags & FI_REMOTE_CQ_DATA;
@@ -219,12 +225,12 @@ static void rma_core_check(struct xfer_req *req)
 		rndv_report_early(req);
 	if (req->transfer.in_flight || (!req->transfer.status && !rndv_all_begun(req)))
 		return;
-	if (req->state == XFER_FETCHING && !req->transfer.status && !rma_core_stood(req))
+	if (rma_core_fetches(req) && !req->transfer.status && !rma_core_stood(req))
 		return;
 	/* what the NIC has written to the device is to be seen there */
 	if (req->direct && req->recv && !req->transfer.status)
 		req->transfer.status = req->mem.ops->flush(&req->mem);
-	if (req->state != XFER_BOUNCING) {
+	if (rma_core_fetches(req)) {
 		rndv_read_end(req, req->transfer.status);
 		return;
 	}
@@ -306,6 +312,8 @@ static void rma_core_push(struct xfer_req *req)
 	enum stage_use use = req->recv ? STAGE_PIECE_IN : STAGE_PIECE_OUT;
 	struct rndv_piece *piece;
 
+	if (req->path.proto == PATH_LENT)
+		return;
 	/* one more than there are: it must not end meanwhile */
 	req->transfer.in_flight++;
 	while (!req->transfer.status && req->transfer.next < req->transfer.pieces &&
@@ -324,18 +332,17 @@ static void rma_core_push(struct xfer_req *req)
 
 static void rma_core_progress(struct xfer *xfer)
 {
-	xfer_req_each(xfer, XFER_BOUNCING, rma_core_push);
-	xfer_req_each(xfer, XFER_FETCHING, rma_core_push);
+	xfer_req_each(xfer, XFER_MOVING, rma_core_push);
 }
 
 static void rma_core_lost(struct xfer_peer *peer, int status)
 {
-	struct xfer_list *list = &peer->ep->xfer->in[XFER_BOUNCING];
+	struct xfer_list *list = &peer->ep->xfer->in[XFER_MOVING];
 	struct xfer_req *req, *next;
 
 	for (req = TAILQ_FIRST(list); req; req = next) {
 		next = TAILQ_NEXT(req, entry);
-		if (!xfer_peer_at(peer, req->ctx.ep, req->addr))
+		if (rma_core_fetches(req) || !xfer_peer_at(peer, req->ctx.ep, req->addr))
 			continue;
 		if (!req->transfer.status)
 			req->transfer.status = status;
@@ -358,8 +365,8 @@ static bool rma_core_at_once(const struct xfer_req *req)
 	       req->len <= req->ctx.ep->xfer->stage.pools[STAGE_PIECE].size;
 }
 
-/* Begins to move what the request wants, piece by piece, in the state given */
-static void rma_core_begin(struct xfer_req *req, uint64_t len, enum xfer_state state)
+/* Begins to move what the request wants, piece by piece */
+static void rma_core_begin(struct xfer_req *req, uint64_t len)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
 
@@ -368,7 +375,7 @@ static void rma_core_begin(struct xfer_req *req, uint64_t len, enum xfer_state s
 				      ? (uint32_t) xfer->stage.pools[STAGE_PIECE].size
 				      : RMA_CORE_DIRECT;
 	req->transfer.pieces = len ? (len - 1) / req->transfer.chunk + 1 : 1;
-	xfer_req_move(req, state);
+	xfer_req_move(req, XFER_MOVING);
 	xfer_set_busy(req);
 	rma_core_push(req);
 }
@@ -379,7 +386,7 @@ void rma_core_pull(struct xfer_req *req, const struct fi_rma_iov *from, fi_addr_
 	req->target[0] = *from;
 	req->targets = 1;
 	req->addr = addr;
-	rma_core_begin(req, from->len, XFER_FETCHING);
+	rma_core_begin(req, from->len);
 }
 
 /* Which way a read or write of the core's takes at this end */
@@ -428,7 +435,7 @@ ssize_t rma_core_post(struct xfer_ep *ep, const struct p2p_op *op, const struct 
 		/* slots are counted for each peer, though nobody has met this one */
 		xfer_req_watch(req, xfer_peer_get(ep, req->addr));
 		xfer_transfer_init(req);
-		rma_core_begin(req, len, XFER_BOUNCING);
+		rma_core_begin(req, len);
 	} else if (!ret) {
 		req->ctx.done = rma_core_done;
 		ret = rma_core_give(req, empty ? &nothing : op->rma.msg_iov,

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Remote memory that the other end reads out of a slot. See rma_lent.h. BORROWING and READING are
- * rndv_lent.c's.
+ * Remote memory that the other end reads out of a slot. See rma_lent.h. It is MOVING in rndv_lent.c.
  *
  *	initiator                                                        owner
  *	copies out
- *	ANNOUNCED            --- WRITE(id, target, key, address) ------> checks, BORROWING
- *	                     === the core reads this and other slots ==> READING, copies in
+ *	ANNOUNCED            --- WRITE(id, target, key, address) ------> checks
+ *	                     === the core reads this and other slots ==> MOVING, copies in
  *	ENDED                <------------------------------ FIN(id) --- ENDED
  *
  *	ASKING               --- READ(id, target, length) -------------> checks, copies out
- *	BORROWING            <---- SUPPLY(new id, id, key, address) ---- ANNOUNCED
- *	READING, copies in   <== the core reads this and other slots ===
+ *	                     <---- SUPPLY(new id, id, key, address) ---- ANNOUNCED
+ *	MOVING, copies in    <== the core reads this and other slots ===
  *	ENDED                --- FIN(new id) --------------------------> ENDED
  *
  * The bytes of a read could be written into a slot of the initiator's, which is one exchange less. But

@@ -200,7 +200,7 @@ static void rndv_watch(struct xfer *xfer, unsigned int passed)
 
 static void rndv_progress(struct xfer *xfer)
 {
-	if (!xfer->open && TAILQ_EMPTY(&xfer->in[XFER_BOUNCING]))
+	if (!xfer->open)
 		return;
 	xfer_req_each(xfer, XFER_PUSHING, rndv_push);
 	/* nobody has another slot before all have one; then the oldest has it */
@@ -217,7 +217,7 @@ static void rndv_told(struct xfer *xfer)
 
 static void rndv_drop(struct xfer_req *req)
 {
-	struct xfer_arrival *arrival = req->transfer.recv.arrival;
+	struct xfer_arrival *arrival = req->recv ? req->transfer.recv.arrival : NULL;
 
 	switch (req->state) {
 	case XFER_MARKING:
@@ -230,9 +230,7 @@ static void rndv_drop(struct xfer_req *req)
 		break;
 	case XFER_MATCHED:
 	case XFER_PULLING:
-	case XFER_BORROWING:
-	case XFER_READING:
-	case XFER_FETCHING:
+	case XFER_MOVING:
 	case XFER_TELLING:
 	case XFER_RECEIVED:
 		if (arrival && req->peek)

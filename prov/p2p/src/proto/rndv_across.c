@@ -5,7 +5,7 @@
  *	sender                                                           receiver
  *	MARKING              --- ANNOUNCE(id, length, offer, board) ---> notes what is to come
  *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED: maps the board, opens it
- *	                     === the receiver copies ==================> READING
+ *	                     === the receiver copies ==================> MOVING
  *	                     === the note stands ======================> believes the copy
  *	ENDED                <------------------------------ FIN(id) --- TELLING, ENDED
  *
@@ -13,7 +13,7 @@
  *	                     <------------------- HELLO(host, reads) ---
  *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED: looks for it
  *	                     === note(id, length, offer) ==============> finds it, opens it
- *	                     === the receiver copies ==================> READING
+ *	                     === the receiver copies ==================> MOVING
  *	ENDED                <=================== answer on the note === ENDED
  *
  * The note may be there before the marker. With WIRE_CALLS the receiver sends FIN in place of
@@ -132,7 +132,7 @@ void rndv_across(struct xfer_req *req, void *from)
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	req->copy.done = rndv_copied_across;
-	xfer_req_move(req, XFER_READING);
+	xfer_req_move(req, XFER_MOVING);
 	req->transfer.in_flight++;
 	ret = req->import ? rndv_across_start(&across) : rndv_across_own(&across);
 	if (!ret)

@@ -6,8 +6,7 @@
  *	STAGING: copies out
  *	MARKING              --- ANNOUNCE(id, length, key, address) ---> notes what is to come
  *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED with a receive
- *	                                                                 BORROWING
- *	                     === the core reads this and other slots ==> READING, copies in
+ *	                     === the core reads this and other slots ==> MOVING, copies in
  *	ENDED                <------------------------------ FIN(id) --- TELLING, ENDED
  *
  * A receiver that cannot read asks for pieces (rndv.c), and the sender lends it nothing more.
@@ -123,7 +122,7 @@ static void rndv_lent_read_one(struct xfer_req *req, int status)
 	struct iovec iov[P2P_IOV_MAX];
 	size_t count;
 
-	if (!status && req->mem.ops && req->state == XFER_READING) {
+	if (!status && req->mem.ops && req->state == XFER_MOVING) {
 		count = mem_iov_slice(req->iov, req->count, 0, req->transfer.wanted, iov);
 		req->copy.done = rndv_lent_copied_in;
 		status = rndv_copy(req, COPY_IN, iov, count, req->host, &req->copy);
@@ -173,6 +172,12 @@ static size_t rndv_lent_places(const struct xfer_req *req, struct iovec *iov)
 	return 1;
 }
 
+/* Is it still to be read by @ep? */
+static bool rndv_lent_waits(const struct xfer_req *req, const struct xfer_ep *ep)
+{
+	return req->path.proto == PATH_LENT && !rndv_all_begun(req) && req->transfer.via == ep;
+}
+
 /* Is a read from @to under way? */
 static bool rndv_lent_reads(const struct xfer_ep *ep, fi_addr_t to)
 {
@@ -197,7 +202,7 @@ static bool rndv_lent_gather(struct xfer_req *first, struct rndv_lent_read *read
 	size_t len = 0, places;
 
 	for (req = first; req; req = TAILQ_NEXT(req, entry)) {
-		if (req->transfer.via != first->transfer.via ||
+		if (!rndv_lent_waits(req, first->transfer.via) ||
 		    req->transfer.to != first->transfer.to)
 			continue;
 		if (!rndv_lent_stage(req))
@@ -260,7 +265,7 @@ static ssize_t rndv_lent_read_begin(struct xfer_req *first)
 		return ret;
 	}
 	for (size_t i = 0; i < read->count; i++) {
-		xfer_req_move(read->req[i], XFER_READING);
+		read->req[i]->transfer.next++;
 		read->req[i]->transfer.in_flight++;
 	}
 	if (ret)
@@ -283,7 +288,9 @@ void rndv_lent_borrow(struct xfer_req *req, uint64_t addr, uint64_t key)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
 	req->target[0] = (struct fi_rma_iov){addr, req->transfer.wanted, key};
-	xfer_req_move(req, XFER_BORROWING);
+	req->transfer.pieces = 1;
+	req->path.proto = PATH_LENT;
+	xfer_req_move(req, XFER_MOVING);
 }
 
 /* Is a read under way here, or at the side endpoint? */
@@ -312,20 +319,20 @@ static void rndv_lent_close(struct xfer_ep *ep)
 
 static void rndv_lent_progress_ep(struct xfer_ep *ep)
 {
-	struct xfer_list *list = &ep->xfer->in[XFER_BORROWING];
+	struct xfer_list *list = &ep->xfer->in[XFER_MOVING];
 	struct xfer_blocked blocked = {.count = 0};
 	struct xfer_req *req, *next;
 	ssize_t ret;
 
 	for (req = TAILQ_FIRST(list); req; req = next) {
 		next = TAILQ_NEXT(req, entry);
-		if (req->transfer.via != ep || xfer_blocked_has(&blocked, req->transfer.to))
+		if (!rndv_lent_waits(req, ep) || xfer_blocked_has(&blocked, req->transfer.to))
 			continue;
 		ret = rndv_lent_read_begin(req);
 		if (ret == -FI_EAGAIN)
 			xfer_blocked_add(&blocked, req->transfer.to);
-		else if (ret != RNDV_LENT_HELD)
-			/* others have gone with it */
+		else if (ret < 0)
+			/* others have ended with it */
 			next = TAILQ_FIRST(list);
 	}
 }

@@ -116,12 +116,9 @@ void rndv_recv_check(struct xfer_req *req)
 		return;
 	switch (req->state) {
 	case XFER_PULLING:
+	case XFER_MOVING:
 		if (rndv_all_begun(req))
 			rndv_recv_done(req);
-		break;
-	case XFER_READING:
-	case XFER_FETCHING:
-		rndv_recv_done(req);
 		break;
 	case XFER_MATCHED:
 		if (!req->transfer.wanted)

@@ -36,17 +36,13 @@ struct xfer_arrival;
  * @XFER_ASKING: the owner of remote memory is asked, and answers with FIN, or SUPPLY for a long read
  * @XFER_SENT:	nothing more begins; it ends when what is in flight has ended
  *
- * Receiving an announced message:
+ * Receiving an announced message; the third is of RMA by the core, too:
  * @XFER_MATCHED: a receive or a peek has met a marker, and waits for the announcement
  * @XFER_PULLING: pieces come, once the sender knows of some that are posted
- * @XFER_BORROWING: it lies in the sender's slot; the core is to read it
- * @XFER_READING: the core reads it there; or it is copied from device to device
- * @XFER_FETCHING: the core reads the sender's own buffer
+ * @XFER_MOVING: this end alone moves it: the core reads the sender's slot or buffer, or reads or writes remote memory; or
+ *		a device copies it from the other
  * @XFER_TELLING: it is here; the core has no room yet for what tells the sender so
  * @XFER_RECEIVED: it has failed; it ends when what is in flight has ended
- *
- * Remote memory:
- * @XFER_BOUNCING: the core reads or writes it, in pieces that are staged here
  */
 enum xfer_state {
 	XFER_CORE,
@@ -65,12 +61,9 @@ enum xfer_state {
 	XFER_SENT,
 	XFER_MATCHED,
 	XFER_PULLING,
-	XFER_BORROWING,
-	XFER_READING,
-	XFER_FETCHING,
+	XFER_MOVING,
 	XFER_TELLING,
 	XFER_RECEIVED,
-	XFER_BOUNCING,
 	XFER_STATES
 };
 

@@ -36,8 +36,7 @@ static const struct xfer_state_row {
 		{
 			.name = "with the core",
 			.next = S(COPYING) | S(CLAIMED) | S(GREETING) | S(STAGING) | S(READY) |
-				S(MARKING) | S(ANNOUNCED) | S(ASKING) | S(MATCHED) |
-				S(BOUNCING),
+				S(MARKING) | S(ANNOUNCED) | S(ASKING) | S(MATCHED) | S(MOVING),
 		},
 	[XFER_COPYING] =
 		{
@@ -49,6 +48,13 @@ static const struct xfer_state_row {
 			.name = "claimed",
 			.next = S(CORE),
 			.list = XFER_LIST_DOMAIN,
+		},
+	[XFER_MOVING] =
+		{
+			.name = "moving",
+			.next = S(TELLING) | S(RECEIVED),
+			.list = XFER_LIST_DOMAIN,
+			.fits = M(ABORT),
 		},
 	[XFER_ENDED] = {.name = "ended"},
 	[XFER_GREETING] =
@@ -128,34 +134,12 @@ static const struct xfer_state_row {
 	[XFER_MATCHED] =
 		{
 			.name = "matched",
-			.next = S(CLAIMED) | S(PULLING) | S(BORROWING) | S(READING) |
-				S(FETCHING) | S(TELLING) | S(RECEIVED),
+			.next = S(CLAIMED) | S(PULLING) | S(MOVING) | S(TELLING) | S(RECEIVED),
 			.fits = M(ABORT),
 		},
 	[XFER_PULLING] =
 		{
 			.name = "pulling",
-			.next = S(TELLING) | S(RECEIVED),
-			.list = XFER_LIST_DOMAIN,
-			.fits = M(ABORT),
-		},
-	[XFER_BORROWING] =
-		{
-			.name = "borrowing",
-			.next = S(READING) | S(RECEIVED),
-			.list = XFER_LIST_DOMAIN,
-			.fits = M(ABORT),
-		},
-	[XFER_READING] =
-		{
-			.name = "reading",
-			.next = S(TELLING) | S(RECEIVED),
-			.list = XFER_LIST_DOMAIN,
-			.fits = M(ABORT),
-		},
-	[XFER_FETCHING] =
-		{
-			.name = "fetching",
 			.next = S(TELLING) | S(RECEIVED),
 			.list = XFER_LIST_DOMAIN,
 			.fits = M(ABORT),
@@ -173,7 +157,6 @@ static const struct xfer_state_row {
 			.list = XFER_LIST_DOMAIN,
 			.fits = M(ABORT),
 		},
-	[XFER_BOUNCING] = {.name = "bouncing", .list = XFER_LIST_DOMAIN},
 };
 
 #undef S

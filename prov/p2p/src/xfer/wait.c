@@ -220,13 +220,18 @@ static bool wait_moves(const struct wait_point *point)
 /* Sends, and reads, that wait for room in the core: nothing says when there is some. */
 static bool wait_sends(const struct xfer *xfer)
 {
+	const struct xfer_req *req;
 	const struct xfer_ep *ep;
 
 	LIST_FOREACH(ep, &xfer->eps, entry) {
 		if (ep->waiting || ep->letter || !TAILQ_EMPTY(&ep->outq))
 			return true;
 	}
-	return !TAILQ_EMPTY(&xfer->in[XFER_BORROWING]);
+	TAILQ_FOREACH(req, &xfer->in[XFER_MOVING], entry) {
+		if (!req->transfer.in_flight)
+			return true;
+	}
+	return false;
 }
 
 /* Somebody is about to sleep. From now on lanes wake who sleeps: have they done something meanwhile? */
