@@ -8,8 +8,7 @@
 #define S(state) (1u << XFER_##state)
 
 /* Those that the peer's answers find */
-#define SENDING                                                                                \
-	(S(MARKING) | S(ANNOUNCED) | S(PUSHING) | S(WHOLE) | S(FINISHING) | S(ASKING) | S(SENT))
+#define SENDING (S(MARKING) | S(ANNOUNCED) | S(PUSHING) | S(ASKING) | S(SENT))
 #define RECEIVING (S(MATCHED) | S(PULLING) | S(MOVING) | S(TELLING) | S(RECEIVED))
 
 /* Of each type: the states that it fits, and those in which it is late. In all others it is wrong. */
@@ -19,9 +18,8 @@ static const struct {
 } rows[WIRE_TYPES] = {
 	[WIRE_CTS] = {S(ANNOUNCED), S(SENT)},
 	[WIRE_CREDIT] = {S(ANNOUNCED) | S(PUSHING), S(SENT)},
-	[WIRE_FIN] = {S(ANNOUNCED) | S(FINISHING) | S(ASKING), S(SENT)},
-	[WIRE_ABORT] = {S(ANNOUNCED) | S(PUSHING) | S(WHOLE) | S(FINISHING) | S(SENT) |
-				(RECEIVING & ~S(TELLING)),
+	[WIRE_FIN] = {S(ANNOUNCED) | S(PUSHING) | S(ASKING), S(SENT)},
+	[WIRE_ABORT] = {S(ANNOUNCED) | S(PUSHING) | S(SENT) | (RECEIVING & ~S(TELLING)),
 			S(TELLING)},
 	[WIRE_SUPPLY] = {S(ASKING), 0},
 };
@@ -119,11 +117,11 @@ static enum xfer_state after_announced(const struct scene_kind *kind, enum said 
 	case SAID_CTS_ALL:
 	case SAID_CTS_SMALL:
 		/* pieces are in flight */
-		return kind->waits ? XFER_FINISHING : XFER_SENT;
+		return kind->waits ? XFER_PUSHING : XFER_SENT;
 	case SAID_CTS_NOTHING:
-		return kind->waits ? XFER_FINISHING : over;
+		return kind->waits ? XFER_PUSHING : over;
 	case SAID_CTS_PLAIN:
-		return kind->message ? XFER_WHOLE : kind->state;
+		return kind->message ? XFER_PUSHING : kind->state;
 	case SAID_FIN:
 	case SAID_FIN_BYTES:
 		return kind->taken ? over : kind->state;
@@ -143,11 +141,11 @@ static enum xfer_state after_sending(const struct scene_kind *kind, enum said sa
 		return after_announced(kind, said);
 	switch (said) {
 	case SAID_CREDIT_MOST:
-		return kind->state == XFER_PUSHING ? XFER_SENT : kind->state;
+		return kind->wanted ? XFER_SENT : kind->state;
 	case SAID_FIN:
 	case SAID_FIN_BYTES:
 	case SAID_FIN_ERROR:
-		return kind->state == XFER_FINISHING ? XFER_SENT : XFER_ENDED;
+		return kind->state == XFER_PUSHING ? XFER_SENT : XFER_ENDED;
 	case SAID_ABORT_TO_SENDER:
 		return XFER_SENT;
 	case SAID_SUPPLY:
@@ -191,9 +189,11 @@ static bool misfits(const struct scene_kind *kind, enum said said)
 		return !kind->supplied;
 	case SAID_CTS_PLAIN:
 		return !kind->message;
+	case SAID_FIN_ERROR:
+		return kind->state == XFER_PUSHING && !kind->taken;
 	case SAID_FIN:
 	case SAID_FIN_BYTES:
-		return kind->state == XFER_ANNOUNCED && !kind->taken;
+		return kind->state != XFER_ASKING && !kind->taken;
 	default:
 		return false;
 	}
@@ -212,8 +212,10 @@ static unsigned int expect(const struct scene_kind *kind, enum said said,
 			return 0;
 		if (fit(kind->state, type) != XFER_FITS)
 			return fit(kind->state, type) == XFER_WRONG;
+		if (misfits(kind, said))
+			return 1;
 		*after = after_sending(kind, said);
-		return misfits(kind, said);
+		return 0;
 	}
 	if (!(SENDING & 1u << kind->state))
 		*after = after_receiving(kind, said);

@@ -55,6 +55,7 @@ struct scene {
  * @unmarked:	has no marker on its way, which would keep what is over from ending
  * @waits:	for a FIN
  * @taken:	a receiver may have taken it without asking for pieces
+ * @wanted:	pieces of it are asked for
  * @message:	could be sent whole
  * @supplied:	SUPPLY may answer it
  * @peek:	looks, and receives nothing
@@ -69,6 +70,7 @@ struct scene_kind {
 	bool unmarked;
 	bool waits;
 	bool taken;
+	bool wanted;
 	bool message;
 	bool supplied;
 	bool peek;

@@ -10,7 +10,7 @@
  *	copies out           --- piece(number, 0) ---------------------> copies in
  *	copies out           --- piece(number, 1) ---------------------> copies in
  *	                     <-------------------- CREDIT(id, count) --- has posted more pieces
- *	FINISHING            --- piece(number, last) ------------------> TELLING
+ *	                     --- piece(number, last) ------------------> TELLING
  *	ENDED                <--------- FIN(id), if it is waited for --- ENDED
  *
  * The receiver posts RNDV_WINDOW pieces ahead of the sender: into the user's buffer if that is
@@ -223,8 +223,6 @@ static void rndv_drop(struct xfer_req *req)
 	case XFER_MARKING:
 	case XFER_ANNOUNCED:
 	case XFER_PUSHING:
-	case XFER_WHOLE:
-	case XFER_FINISHING:
 	case XFER_SENT:
 		note_give_up(req->ctx.ep->xfer, req->transfer.id, -FI_ECANCELED);
 		break;

@@ -6,14 +6,14 @@
  *	sender                                                           receiver
  *	MARKING              --- ANNOUNCE(id, length) -----------------> notes what is to come
  *	ANNOUNCED            --- marker(tag, id) ----------------------> a multi-receive buffer
- *	WHOLE                <----------------------- CTS(id, plain) --- asks for all of it
+ *	PUSHING              <----------------------- CTS(id, plain) --- asks for all of it
  *	STAGING, READY
  *	CORE                 --- message(tag, mark and id, bytes) -----> knows it by its id
  *	ENDED                                                            reports it
  *
  *	not wanted:          --- ANNOUNCE(id, length) -----------------> notes what is to come
  *	ANNOUNCED            --- marker(tag, id) ----------------------> refuses or discards it
- *	FINISHING or SENT    <-------------------- CTS(id, length 0) ---
+ *	PUSHING or SENT      <-------------------- CTS(id, length 0) ---
  *	ENDED                <--------- FIN(id), if it is waited for ---
  */
 #include "proto/rndv_plain.h"

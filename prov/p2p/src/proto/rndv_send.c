@@ -31,6 +31,12 @@ _Static_assert(WIRE_PLAIN_MSG_MAX <= BOARD_TEXT_MAX, "an announcement is a note"
 
 static void rndv_send_plain(struct xfer_req *req);
 
+/* Does the receiver want it whole? */
+static bool rndv_goes_whole(const struct xfer_req *req)
+{
+	return req->state == XFER_PUSHING && req->path.proto == PATH_WHOLE;
+}
+
 /* Goes on where nothing is in flight any more. */
 static void rndv_send_check(struct xfer_req *req)
 {
@@ -38,7 +44,7 @@ static void rndv_send_check(struct xfer_req *req)
 		rndv_report_early(req);
 	if (req->transfer.in_flight)
 		return;
-	if (req->state == XFER_WHOLE)
+	if (rndv_goes_whole(req))
 		rndv_send_plain(req);
 	else if (req->state == XFER_SENT)
 		rndv_send_end(req);
@@ -451,13 +457,13 @@ void rndv_push(struct xfer_req *req)
 			return;
 		}
 	}
-	if (req->state != XFER_PUSHING || !rndv_all_begun(req))
+	if (req->state != XFER_PUSHING || !rndv_all_begun(req) || rndv_goes_whole(req) ||
+	    req->transfer.send.wants_fin)
 		return;
 	/* a lane may never have room for it: until it has gone, the receiver may give up */
-	if (req->transfer.lanes && req->transfer.in_flight && !req->transfer.send.wants_fin)
+	if (req->transfer.lanes && req->transfer.in_flight)
 		return;
-	xfer_req_move(req, req->transfer.send.wants_fin ? XFER_FINISHING : XFER_SENT);
-	rndv_send_check(req);
+	rndv_send_over(req);
 }
 
 /* It is known whether a message that was offered has been taken: it is counted. */
@@ -507,6 +513,20 @@ static bool rndv_cts_fits(const struct xfer_req *req, const struct wire_msg *msg
 	       (!(msg->flags & WIRE_PLAIN) || req->done_flags & FI_SEND);
 }
 
+/* Into pieces, as the receiver wants them */
+static void rndv_cut(struct xfer_req *req, const struct wire_msg *msg)
+{
+	req->transfer.wanted = msg->len;
+	req->transfer.chunk = msg->chunk;
+	req->transfer.number = msg->transfer;
+	req->transfer.lanes = rndv_cts_lanes(msg);
+	req->transfer.pieces = (msg->len - 1) / msg->chunk + 1;
+	/* it need not be there whole any more; unless that is all there is of it (FI_INJECT) */
+	if (req->mem.ops)
+		xfer_req_unstage(req, 0);
+	rndv_lanes_adapt(req);
+}
+
 void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
 	enum path_proto proto = req->path.proto;
@@ -532,28 +552,16 @@ void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *m
 	}
 	/* another thread may have dealt with what came after this */
 	req->transfer.send.credits += msg->count;
+	xfer_req_move(req, XFER_PUSHING);
 	if (plain) {
 		if (!req->mem.ops)
 			rndv_lanes_whole(req->peer);
-		xfer_req_move(req, XFER_WHOLE);
+		req->path.proto = PATH_WHOLE;
 		rndv_send_check(req);
 		return;
 	}
-	if (!msg->len) {
-		xfer_req_move(req, req->transfer.send.wants_fin ? XFER_FINISHING : XFER_SENT);
-		rndv_send_check(req);
-		return;
-	}
-	req->transfer.wanted = msg->len;
-	req->transfer.chunk = msg->chunk;
-	req->transfer.number = msg->transfer;
-	req->transfer.lanes = rndv_cts_lanes(msg);
-	req->transfer.pieces = (msg->len - 1) / msg->chunk + 1;
-	/* it need not be there whole any more; unless that is all there is of it (FI_INJECT) */
-	if (req->mem.ops)
-		xfer_req_unstage(req, 0);
-	rndv_lanes_adapt(req);
-	xfer_req_move(req, XFER_PUSHING);
+	if (msg->len)
+		rndv_cut(req, msg);
 	rndv_push(req);
 }
 
@@ -564,14 +572,22 @@ void rndv_credit(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg
 	rndv_push(req);
 }
 
+/* Whoever has neither been offered it nor asked for any of it, or has not been sent all of it, cannot have it. */
+static bool rndv_fin_fits(const struct xfer_req *req, const struct wire_msg *msg)
+{
+	if (req->state == XFER_PUSHING)
+		return req->transfer.send.wants_fin && rndv_all_begun(req) &&
+		       !rndv_goes_whole(req);
+	return msg->status || path_offers(req->path.proto) || req->path.proto == PATH_LENT ||
+	       req->transfer.send.wants_fin;
+}
+
 void rndv_fin(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
 	bool taken = req->state == XFER_ANNOUNCED && !msg->status;
 
 	xfer_assert_locked(ep->xfer);
-	/* who has neither been offered it nor asked for any of it cannot have all of it */
-	if (taken && !path_offers(req->path.proto) && req->path.proto != PATH_LENT &&
-	    !req->transfer.send.wants_fin) {
+	if (!rndv_fin_fits(req, msg)) {
 		xfer_message_wrong(ep->xfer, msg->type, xfer_state_name(req->state));
 		return;
 	}

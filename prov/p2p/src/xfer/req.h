@@ -30,9 +30,7 @@ struct xfer_arrival;
  *
  * Sending, when the peer may answer:
  * @XFER_ANNOUNCED: its marker is on its way, or it has none; nobody has answered
- * @XFER_PUSHING: the receiver asks for pieces
- * @XFER_WHOLE:	the receiver asks for all of it; it is sent when its marker has gone
- * @XFER_FINISHING: everything has begun to travel; the FIN is to come
+ * @XFER_PUSHING: the receiver asks for pieces, or for all of it, which is sent when its marker has gone; or a FIN is to come
  * @XFER_ASKING: the owner of remote memory is asked, and answers with FIN, or SUPPLY for a long read
  * @XFER_SENT:	nothing more begins; it ends when what is in flight has ended
  *
@@ -55,8 +53,6 @@ enum xfer_state {
 	XFER_MARKING,
 	XFER_ANNOUNCED,
 	XFER_PUSHING,
-	XFER_WHOLE,
-	XFER_FINISHING,
 	XFER_ASKING,
 	XFER_SENT,
 	XFER_MATCHED,

@@ -89,31 +89,17 @@ static const struct xfer_state_row {
 	[XFER_ANNOUNCED] =
 		{
 			.name = "announced",
-			.next = S(PUSHING) | S(WHOLE) | S(FINISHING) | S(SENT),
+			.next = S(PUSHING) | S(SENT),
 			.found = true,
 			.fits = M(CTS) | M(CREDIT) | M(FIN) | M(ABORT),
 		},
 	[XFER_PUSHING] =
 		{
 			.name = "pushing",
-			.next = S(FINISHING) | S(SENT),
+			.next = S(STAGING) | S(READY) | S(SENT),
 			.list = XFER_LIST_DOMAIN,
 			.found = true,
-			.fits = M(CREDIT) | M(ABORT),
-		},
-	[XFER_WHOLE] =
-		{
-			.name = "wanted whole",
-			.next = S(STAGING) | S(READY) | S(SENT),
-			.found = true,
-			.fits = M(ABORT),
-		},
-	[XFER_FINISHING] =
-		{
-			.name = "finishing",
-			.next = S(SENT),
-			.found = true,
-			.fits = M(FIN) | M(ABORT),
+			.fits = M(CREDIT) | M(FIN) | M(ABORT),
 		},
 	/* SUPPLY answers a long read alone (rma_serving.c) */
 	[XFER_ASKING] =
