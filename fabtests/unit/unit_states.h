@@ -60,6 +60,7 @@ struct scene {
  * @supplied:	SUPPLY may answer it
  * @peek:	looks, and receives nothing
  * @idle:	nothing of it is in flight yet
+ * @failed:	a receive that has failed
  * @alone:	no peer has announced it
  */
 struct scene_kind {
@@ -75,6 +76,7 @@ struct scene_kind {
 	bool supplied;
 	bool peek;
 	bool idle;
+	bool failed;
 	bool alone;
 };
 

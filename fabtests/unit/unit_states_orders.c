@@ -73,7 +73,7 @@ void test_credit_first(void **state)
 	scene_say(&scene, SAID_CREDIT);
 	assert_int_equal(scene_state(&scene), XFER_ANNOUNCED);
 	scene_say(&scene, SAID_CTS_PIECE);
-	assert_int_equal(scene_state(&scene), XFER_SENT);
+	assert_int_equal(scene_state(&scene), XFER_ENDING);
 	assert_int_equal(scene.req->transfer.next, SCENE_PIECES);
 	assert_int_equal(fake_xfer.wrong, 0);
 	scene_drain(&scene);
@@ -88,7 +88,7 @@ void test_fin_first(void **state)
 	scene.id = scene_send(&scene, SCENE_LEN, FI_DELIVERY_COMPLETE)->transfer.id;
 	scene_say(&scene, SAID_FIN);
 	scene_say(&scene, SAID_CTS_NOTHING);
-	assert_int_equal(scene_state(&scene), XFER_SENT);
+	assert_int_equal(scene_state(&scene), XFER_ENDING);
 	assert_int_equal(fake_xfer.wrong, 0);
 	scene_drain(&scene);
 	assert_int_equal(scene_state(&scene), XFER_ENDED);
@@ -149,7 +149,7 @@ void test_failed_late(void **state)
 	scene_say(&scene, SAID_CREDIT);
 	scene_say(&scene, SAID_CREDIT);
 	scene_say(&scene, SAID_CTS_PIECE);
-	assert_int_equal(scene_state(&scene), XFER_SENT);
+	assert_int_equal(scene_state(&scene), XFER_ENDING);
 	scene_copy();
 	sent = fake.sent[FAKE_ALIVE];
 	last_send_fails(true);

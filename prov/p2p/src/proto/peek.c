@@ -11,7 +11,7 @@
  *	                                                                 FI_PEEK: ENDED
  *	                                                                 FI_CLAIM: CLAIMED
  *	PUSHING              <--------- CTS(id, length, ...): rndv.c --- received: CORE, MATCHED
- *	PUSHING or SENT      <------ CTS(id, length 0): rndv_plain.c --- FI_DISCARD: ENDED
+ *	PUSHING or ENDING    <------ CTS(id, length 0): rndv_plain.c --- FI_DISCARD: ENDED
  */
 #include "proto/peek.h"
 

@@ -521,7 +521,7 @@ void rma_served_result(struct xfer_ep *ep, struct xfer_req *req, const struct wi
 			 req->len);
 		status = -FI_EIO;
 	}
-	xfer_req_move(req, XFER_SENT);
+	xfer_req_move(req, XFER_ENDING);
 	if (!status && req->mem.ops && msg->payload_len) {
 		status = rma_served_result_copy(req, msg);
 		if (!status)

@@ -73,8 +73,8 @@ static void rndv_abort(struct xfer_ep *ep, struct xfer_req *req, const struct wi
 	if (!req)
 		rndv_aborted(ep, msg);
 	else
-		/* the receives of pieces stay posted until nothing more can come: what is SENT comes */
-		rndv_send_fail(req, msg->status, req->state != XFER_SENT);
+		/* the receives of pieces stay posted until nothing more can come: what is ENDING comes */
+		rndv_send_fail(req, msg->status, req->state != XFER_ENDING);
 }
 
 /* Its marker comes all the same, and must not wait. What is of another version has no token */
@@ -223,15 +223,14 @@ static void rndv_drop(struct xfer_req *req)
 	case XFER_MARKING:
 	case XFER_ANNOUNCED:
 	case XFER_PUSHING:
-	case XFER_SENT:
-		note_give_up(req->ctx.ep->xfer, req->transfer.id, -FI_ECANCELED);
-		break;
 	case XFER_MATCHED:
 	case XFER_PULLING:
 	case XFER_MOVING:
 	case XFER_TELLING:
-	case XFER_RECEIVED:
-		if (arrival && req->peek)
+	case XFER_ENDING:
+		if (!req->recv)
+			note_give_up(req->ctx.ep->xfer, req->transfer.id, -FI_ECANCELED);
+		else if (arrival && req->peek)
 			TAILQ_REMOVE(&arrival->peeks, req, entry);
 		else if (arrival)
 			arrival->req = NULL;

@@ -13,7 +13,7 @@
  *
  *	not wanted:          --- ANNOUNCE(id, length) -----------------> notes what is to come
  *	ANNOUNCED            --- marker(tag, id) ----------------------> refuses or discards it
- *	PUSHING or SENT      <-------------------- CTS(id, length 0) ---
+ *	PUSHING or ENDING    <-------------------- CTS(id, length 0) ---
  *	ENDED                <--------- FIN(id), if it is waited for ---
  */
 #include "proto/rndv_plain.h"

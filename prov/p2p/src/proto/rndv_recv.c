@@ -110,7 +110,7 @@ static void rndv_recv_done(struct xfer_req *req)
 void rndv_recv_check(struct xfer_req *req)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (req->transfer.in_flight && req->state == XFER_RECEIVED)
+	if (req->transfer.in_flight && req->state == XFER_ENDING)
 		rndv_report_early(req);
 	if (req->transfer.in_flight)
 		return;
@@ -129,7 +129,7 @@ void rndv_recv_check(struct xfer_req *req)
 		    clock_coarse_ms() - req->transfer.done_at >= RNDV_FIN_WAIT)
 			rndv_recv_end(req);
 		break;
-	case XFER_RECEIVED:
+	case XFER_ENDING:
 		rndv_recv_end(req);
 		break;
 	default:
@@ -179,7 +179,7 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 			 (size_t) piece->index, comp->len, piece->len);
 		status = -FI_EIO;
 	}
-	if (!status && req->state != XFER_RECEIVED && piece->host) {
+	if (!status && req->state != XFER_ENDING && piece->host) {
 		status = rndv_piece_copy(piece, COPY_IN, rndv_piece_copied_in);
 		if (!status)
 			return;
@@ -217,13 +217,13 @@ static void rndv_recv_cancel(struct xfer_req *req, uint64_t from)
 /* Posts nothing more. The receives of the pieces below number @come stay until those are here */
 static void rndv_recv_stop(struct xfer_req *req, int status, bool tell, uint64_t come)
 {
-	if (req->state != XFER_RECEIVED && req->state != XFER_TELLING) {
+	if (req->state != XFER_ENDING && req->state != XFER_TELLING) {
 		req->transfer.status = status;
 		if (tell)
 			rndv_abort_send(req);
-		xfer_req_move(req, XFER_RECEIVED);
+		xfer_req_move(req, XFER_ENDING);
 	}
-	if (req->state == XFER_RECEIVED)
+	if (req->state == XFER_ENDING)
 		rndv_recv_cancel(req, come);
 	rndv_recv_check(req);
 }

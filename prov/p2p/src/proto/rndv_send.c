@@ -40,13 +40,13 @@ static bool rndv_goes_whole(const struct xfer_req *req)
 /* Goes on where nothing is in flight any more. */
 static void rndv_send_check(struct xfer_req *req)
 {
-	if (req->transfer.in_flight && req->state == XFER_SENT)
+	if (req->transfer.in_flight && req->state == XFER_ENDING)
 		rndv_report_early(req);
 	if (req->transfer.in_flight)
 		return;
 	if (rndv_goes_whole(req))
 		rndv_send_plain(req);
-	else if (req->state == XFER_SENT)
+	else if (req->state == XFER_ENDING)
 		rndv_send_end(req);
 }
 
@@ -79,7 +79,7 @@ void rndv_send_forsake(struct xfer_req *req)
 /* Begins nothing more; ends when what is in flight has. */
 static void rndv_send_over(struct xfer_req *req)
 {
-	xfer_req_move(req, XFER_SENT);
+	xfer_req_move(req, XFER_ENDING);
 	rndv_send_check(req);
 }
 
@@ -94,7 +94,7 @@ void rndv_send_fail(struct xfer_req *req, int status, bool tell)
 	if (tell)
 		rndv_abort_send(req);
 	note_give_up(req->ctx.ep->xfer, req->transfer.id, status);
-	if (req->state == XFER_SENT)
+	if (req->state == XFER_ENDING)
 		rndv_send_check(req);
 	else if (req->state == XFER_MARKING)
 		/* in its turn */

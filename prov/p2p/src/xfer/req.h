@@ -20,6 +20,7 @@ struct xfer_arrival;
  * @XFER_COPYING: it has come whole, and is copied to the device; or a request's bytes are copied before it goes, or after
  *		its answer has come
  * @XFER_CLAIMED: a peek has found it; the core keeps it for the receive that takes it
+ * @XFER_ENDING: nothing more begins: it has failed, or all of it has gone; it ends when what is in flight has ended
  * @XFER_ENDED:	it is about to be freed
  *
  * Sending, in ep.sendq:
@@ -32,7 +33,6 @@ struct xfer_arrival;
  * @XFER_ANNOUNCED: its marker is on its way, or it has none; nobody has answered
  * @XFER_PUSHING: the receiver asks for pieces, or for all of it, which is sent when its marker has gone; or a FIN is to come
  * @XFER_ASKING: the owner of remote memory is asked, and answers with FIN, or SUPPLY for a long read
- * @XFER_SENT:	nothing more begins; it ends when what is in flight has ended
  *
  * Receiving an announced message; the third is of RMA by the core, too:
  * @XFER_MATCHED: a receive or a peek has met a marker, and waits for the announcement
@@ -40,7 +40,6 @@ struct xfer_arrival;
  * @XFER_MOVING: this end alone moves it: the core reads the sender's slot or buffer, or reads or writes remote memory; or
  *		a device copies it from the other
  * @XFER_TELLING: it is here; the core has no room yet for what tells the sender so
- * @XFER_RECEIVED: it has failed; it ends when what is in flight has ended
  */
 enum xfer_state {
 	XFER_CORE,
@@ -54,12 +53,11 @@ enum xfer_state {
 	XFER_ANNOUNCED,
 	XFER_PUSHING,
 	XFER_ASKING,
-	XFER_SENT,
 	XFER_MATCHED,
 	XFER_PULLING,
 	XFER_MOVING,
 	XFER_TELLING,
-	XFER_RECEIVED,
+	XFER_ENDING,
 	XFER_STATES
 };
 

@@ -19,7 +19,7 @@ enum xfer_list_kind { XFER_LIST_NONE, XFER_LIST_SENDQ, XFER_LIST_DOMAIN };
  * struct xfer_state_row - one state.
  * @next:	those that may follow; XFER_ENDED may at any time
  * @list:	the list that it is on
- * @found:	the peer's answers find it by its id
+ * @found:	the peer's answers find it by its id; not what is ENDING and receives
  * @ready:	in ep.sendq: it may be sent
  * @fits, @late: control messages about it: see enum xfer_fit; all others are wrong
  */
@@ -52,7 +52,7 @@ static const struct xfer_state_row {
 	[XFER_MOVING] =
 		{
 			.name = "moving",
-			.next = S(TELLING) | S(RECEIVED),
+			.next = S(TELLING) | S(ENDING),
 			.list = XFER_LIST_DOMAIN,
 			.fits = M(ABORT),
 		},
@@ -89,14 +89,14 @@ static const struct xfer_state_row {
 	[XFER_ANNOUNCED] =
 		{
 			.name = "announced",
-			.next = S(PUSHING) | S(SENT),
+			.next = S(PUSHING) | S(ENDING),
 			.found = true,
 			.fits = M(CTS) | M(CREDIT) | M(FIN) | M(ABORT),
 		},
 	[XFER_PUSHING] =
 		{
 			.name = "pushing",
-			.next = S(STAGING) | S(READY) | S(SENT),
+			.next = S(STAGING) | S(READY) | S(ENDING),
 			.list = XFER_LIST_DOMAIN,
 			.found = true,
 			.fits = M(CREDIT) | M(FIN) | M(ABORT),
@@ -105,28 +105,20 @@ static const struct xfer_state_row {
 	[XFER_ASKING] =
 		{
 			.name = "asking the owner",
-			.next = S(SENT) | S(MATCHED),
+			.next = S(ENDING) | S(MATCHED),
 			.found = true,
 			.fits = M(FIN) | M(SUPPLY),
-		},
-	/* the core may keep what it has for as long as the receiver does nothing */
-	[XFER_SENT] =
-		{
-			.name = "sent",
-			.found = true,
-			.fits = M(ABORT),
-			.late = M(CTS) | M(CREDIT) | M(FIN),
 		},
 	[XFER_MATCHED] =
 		{
 			.name = "matched",
-			.next = S(CLAIMED) | S(PULLING) | S(MOVING) | S(TELLING) | S(RECEIVED),
+			.next = S(CLAIMED) | S(PULLING) | S(MOVING) | S(TELLING) | S(ENDING),
 			.fits = M(ABORT),
 		},
 	[XFER_PULLING] =
 		{
 			.name = "pulling",
-			.next = S(TELLING) | S(RECEIVED),
+			.next = S(TELLING) | S(ENDING),
 			.list = XFER_LIST_DOMAIN,
 			.fits = M(ABORT),
 		},
@@ -136,12 +128,16 @@ static const struct xfer_state_row {
 			.list = XFER_LIST_DOMAIN,
 			.late = M(ABORT),
 		},
-	/* the sender has heard of it, and says that no piece will come any more */
-	[XFER_RECEIVED] =
+	/*
+	 * The core may keep what it has for as long as a receiver does nothing. A receiver's sender has heard of it, and says
+	 * that no piece will come any more.
+	 */
+	[XFER_ENDING] =
 		{
-			.name = "failed",
-			.list = XFER_LIST_DOMAIN,
+			.name = "ending",
+			.found = true,
 			.fits = M(ABORT),
+			.late = M(CTS) | M(CREDIT) | M(FIN),
 		},
 };
 
@@ -232,11 +228,17 @@ static void xfer_chain_remove(struct xfer_req *req)
 	xfer_transfer_recall(req);
 }
 
+static bool xfer_state_found(const struct xfer_req *req, enum xfer_state state)
+{
+	return xfer_states[state].found && !(state == XFER_ENDING && req->recv);
+}
+
 void xfer_req_move(struct xfer_req *req, enum xfer_state state)
 {
 	const struct xfer_state_row *from = &xfer_states[req->state], *to = &xfer_states[state];
 	struct xfer_list *before = xfer_state_list(req, req->state);
 	struct xfer_list *after = xfer_state_list(req, state);
+	bool found = xfer_state_found(req, req->state), finds = xfer_state_found(req, state);
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	assert(xfer_state_follows(req->state, state));
@@ -246,9 +248,9 @@ void xfer_req_move(struct xfer_req *req, enum xfer_state state)
 	if (after && before != after)
 		xfer_list_add(req, after);
 	req->ctx.ep->ready += to->ready - from->ready;
-	if (from->found && !to->found)
+	if (found && !finds)
 		xfer_chain_remove(req);
-	if (to->found && !from->found)
+	if (finds && !found)
 		xfer_chain_add(req);
 	req->state = state;
 }
