@@ -86,6 +86,11 @@ static const struct path_case {
 	{N(true, SHORT, .lends = true, .slot = false), STAGE, PATH_LONG},
 	{N(true, SHORT, .lends = true, .wish = PATH_STAGE_ONLY), STAGE, PATH_LENT},
 	{N(true, SHORT + 1, .lends = true), STAGE, PATH_LONG},
+	/* whoever is asked in any case is lent what is alone, or offered what is short */
+	{N(true, PLAIN + 1, .lends = true, .asked = true), STAGE, PATH_LENT},
+	{A(SHORT, .lends = true, .asked = true), STAGE, PATH_ACROSS},
+	{A(SHORT, .lends = true, .asked = true, .refuses = true), STAGE, PATH_LENT},
+	{A(SHORT + 1, .lends = true, .asked = true, .refuses = true), STAGE, PATH_ACROSS},
 	{A(SHORT, .lends = true), STAGE, PATH_LENT},
 	{A(SHORT + 1, .lends = true), STAGE, PATH_ACROSS},
 	{H(SHORT, .lends = true), IPC, PATH_ACROSS},

@@ -56,8 +56,8 @@ static enum path_proto path_stage(const struct path_query *query)
 	const bool announces = query->announced && !query->inject && !query->stalls &&
 			       !query->foreign && !query->unnamed;
 
-	if (query->lends && announces && query->slot && query->len > cost_lend_min() &&
-	    query->len <= query->short_max)
+	if (query->lends && announces && query->slot && query->len <= query->short_max &&
+	    (query->asked || query->len > cost_lend_min()))
 		return PATH_LENT;
 	if (query->len <= query->short_max && (query->slot || query->len <= query->plain_max))
 		return PATH_SHORT;
@@ -81,7 +81,7 @@ bool path_wants_across(const struct path_query *query, const char **why)
 	    path_stage(query) == PATH_LONG)
 		return !*why;
 	/* a receiver that cannot take it so would have to ask for it first */
-	if (!query->near)
+	if (!query->near && !query->asked)
 		*why = "short enough to be sent at once, to whatever host";
 	else if (query->refuses)
 		*why = "short enough to be sent at once to who has refused it before";

@@ -94,7 +94,8 @@ enum path_far {
  * @across:	sending: other processes of this host can open the buffer; receiving: the
  *		sender's buffer is open here
  * @across_why:	if not @across: why
- * @lends:	the receiver may read the message in its slot, and others are under way, to be read with it
+ * @asked:	the receiver is asked in any case, so an offer costs nothing, and one message alone is worth lending
+ * @lends:	the receiver may read the message in its slot, and others are under way, to be read with it (but for @asked)
  */
 struct path_query {
 	bool announced;
@@ -117,6 +118,7 @@ struct path_query {
 	bool refuses;
 	bool across;
 	const char *across_why;
+	bool asked;
 	bool lends;
 };
 

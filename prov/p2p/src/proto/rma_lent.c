@@ -21,35 +21,28 @@
 
 #include <rdma/fi_errno.h>
 
-#include "base/conf.h"
 #include "mem/mem.h"
-#include "proto/hello_facts.h"
 #include "proto/rndv_send.h"
 #include "xfer/ctrl.h"
 #include "xfer/ep_state.h"
 #include "xfer/peer.h"
 #include "xfer/req_state.h"
 
-bool rma_lent_take(struct xfer_req *req)
+void rma_lent_take(struct xfer_req *req)
 {
-	const struct xfer_ep *ep = req->ctx.ep;
+	struct stage *stage = &req->ctx.ep->xfer->stage;
 
-	xfer_assert_locked(ep->xfer);
-	if (req->len > conf.eager_size || !stage_can_lend(&ep->xfer->stage, req->len))
-		return false;
+	xfer_assert_locked(req->ctx.ep->xfer);
 	rndv_send_init(req);
-	if (!hello_borrows(req->peer))
-		return false;
 	req->slot = rndv_slot(req, STAGE_WHOLE_OUT, req->len);
 	if (!req->slot)
-		return false;
-	if (stage_slot_lend(&ep->xfer->stage, req->slot, req->len)) {
+		return;
+	if (stage_slot_lend(stage, req->slot, req->len)) {
 		xfer_req_unstage(req, 0);
-		return false;
+		return;
 	}
 	req->host = req->slot->addr;
 	req->path.proto = PATH_LENT;
-	return true;
 }
 
 static int rma_lent_announce(struct xfer_req *req)

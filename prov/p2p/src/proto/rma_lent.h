@@ -13,10 +13,10 @@
 #include "xfer/wire.h"
 
 /*
- * Takes a slot for a long write of ours, or for what a peer reads, if the other end is to read it there. Then
- * its path is PATH_LENT. False: it goes another way
+ * Takes a slot for a long write of ours, or for what a peer reads. Then its path is PATH_LENT; else there is none, and
+ * it goes another way
  */
-bool rma_lent_take(struct xfer_req *req);
+void rma_lent_take(struct xfer_req *req);
 
 /*
  * Begins what has a slot: a write to @addr of region @key, or the answer to the read with the id @key.

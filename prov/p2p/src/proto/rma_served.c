@@ -33,6 +33,7 @@
 #include <rdma/fi_errno.h>
 
 #include "base/amo.h"
+#include "base/conf.h"
 #include "xfer/ctrl.h"
 #include "xfer/peer.h"
 #include "base/log.h"
@@ -260,41 +261,46 @@ static int rma_served_inject(struct xfer_req *req)
 	return ret;
 }
 
-/* Is it lent, and not offered, if it can be? */
-static bool rma_served_lends(const struct xfer_req *req)
+static struct path_query rma_served_query(const struct xfer_req *req)
 {
 	const struct xfer_ep *ep = req->ctx.ep;
 	const struct xfer_peer *peer = req->peer ? req->peer : xfer_peer_find(ep, req->addr);
+	const struct stage *stage = &ep->xfer->stage;
+	enum path_wish wish = PATH_NO_NIC;
 
-	if (!req->mem.ops || ep->wish == PATH_STAGE_ONLY)
-		return true;
-	return ep->wish != PATH_ACROSS_LONG && peer && !hello_takes_offers(peer);
+	if (!req->mem.ops)
+		wish = PATH_STAGE_ONLY;
+	else if (ep->wish == PATH_ACROSS_LONG || ep->wish == PATH_STAGE_ONLY)
+		wish = ep->wish;
+	return (struct path_query){
+		.announced = true,
+		.len = req->len,
+		.short_max = conf.eager_size,
+		.plain_max = WIRE_PAYLOAD_MAX,
+		.slot = stage_slot_free(stage, STAGE_WHOLE_OUT, req->len),
+		.unnamed = ep->name_len > WIRE_NAME_MAX,
+		.wish = wish,
+		.pieces = req->count,
+		.near = ep->quirks & QUIRK_NEAR,
+		.refuses = !hello_takes_offers(peer),
+		.asked = true,
+		.lends = hello_borrows(peer) && stage_can_lend(stage, req->len),
+	};
 }
 
 int rma_served_offer(struct xfer_req *req)
 {
-	const struct xfer_ep *ep = req->ctx.ep;
-	struct path_query query = {
-		.announced = true,
-		.len = req->len,
-		.plain_max = WIRE_PAYLOAD_MAX,
-		.unnamed = ep->name_len > WIRE_NAME_MAX,
-		.wish = ep->wish == PATH_ACROSS_LONG || ep->wish == PATH_STAGE_ONLY
-				? ep->wish
-				: PATH_NO_NIC,
-		.pieces = req->count,
-		.near = ep->quirks & QUIRK_NEAR,
-	};
 	struct path_choice choice;
+	struct path_query query;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (req->len <= WIRE_PAYLOAD_MAX || req->op_flags & FI_INJECT ||
-	    (rma_served_lends(req) && rma_lent_take(req)) || !req->mem.ops)
+	if (req->len <= WIRE_PAYLOAD_MAX || req->op_flags & FI_INJECT)
 		return 0;
+	query = rma_served_query(req);
 	choice = pin_choose(req, &query);
 	if (choice.proto == PATH_ACROSS)
 		req->path = choice;
-	else if (choice.proto != PATH_NONE && !rma_served_lends(req))
+	else if (choice.proto == PATH_LENT)
 		rma_lent_take(req);
 	if (choice.proto != PATH_NONE)
 		return 0;
