@@ -20,8 +20,9 @@
 struct hello {
 	uint32_t magic, kind;
 	uint64_t size_count, size_sum, iterations, warmup, window, verify, one_buffer, tagged,
-		oob_sync;
+		oob_sync, remote;
 	struct ft_name name;
+	uint64_t key, base; /* of the memory that the client writes to */
 };
 
 _Static_assert(sizeof(struct hello) <= CTRL_SIZE, "a hello fits into a control message");
@@ -154,6 +155,9 @@ static int hello_make(struct bench *b, const struct bench_kind *kind, struct hel
 	hello->one_buffer = opts->one_buffer;
 	hello->tagged = opts->tagged;
 	hello->oob_sync = opts->oob_sync;
+	hello->remote = opts->remote;
+	hello->key = b->rx.key;
+	hello->base = b->rx.base;
 	return ft_connected(&b->ctx) ? 0 : ft_getname(&b->ctx, &hello->name);
 }
 
@@ -172,6 +176,7 @@ static int hello_compare(const struct hello *mine, const struct hello *other)
 		{"--one-buffer", offsetof(struct hello, one_buffer)},
 		{"-o", offsetof(struct hello, tagged)},
 		{"-b", offsetof(struct hello, oob_sync)},
+		{"--remote", offsetof(struct hello, remote)},
 	};
 
 	FT_CHECK(other->magic == mine->magic && other->kind == mine->kind,
@@ -233,7 +238,7 @@ static int alloc_buffers(struct bench *b)
 	b->rx_req = calloc(b->window, sizeof(*b->rx_req));
 	if (!b->tx_req || !b->rx_req)
 		return ft_fail(-FI_ENOMEM, "calloc", "window of %zu messages", b->window);
-	return 0;
+	return b->opts.remote ? ft_buf_share(&b->ctx, &b->rx, FI_REMOTE_WRITE) : 0;
 }
 
 static int start(struct bench *b, const struct bench_kind *kind)
@@ -264,6 +269,56 @@ static int start(struct bench *b, const struct bench_kind *kind)
 	FT_TRY(ft_connect(&b->ctx));
 	FT_TRY(opts->oob_addr ? meet_oob(b, &mine, &other) : meet_in_band(b, &mine, &other));
 	b->ctx.awaited = NULL;
+	b->key = other.key;
+	b->base = other.base;
+	return 0;
+}
+
+static int write_once(struct bench *b, size_t off, size_t len, struct ft_req *req)
+{
+	ssize_t ret;
+
+	req->done = false;
+	while ((ret = fi_write(b->ctx.ep, b->tx.addr + off, len, b->tx.desc, b->peer,
+			       b->base + off, b->key, req)) == -FI_EAGAIN) {
+		const int n = ft_progress(&b->ctx);
+
+		FT_TRY(n < 0 ? n : 0);
+	}
+	return ret ? ft_fail((int) ret, "fi_write", "%zu bytes", len) : 0;
+}
+
+static int write_window(struct bench *b, size_t size, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		FT_TRY(write_once(b, b->opts.one_buffer ? 0 : i * size, size, &b->tx_req[i]));
+	return ft_wait(&b->ctx, b->tx_req, count);
+}
+
+/* The client writes, a window at a time, and says when it has done. The server serves it until then. */
+static int measure_remote(struct bench *b, size_t size, long count, struct ft_result *res)
+{
+	double start;
+
+	FT_TRY(bench_sync_prepare(b));
+	FT_TRY(bench_sync(b));
+	start = ft_usec();
+	if (b->client) {
+		for (size_t left = (size_t) count, now; left; left -= now) {
+			now = FT_MIN(left, b->window);
+			FT_TRY(write_window(b, size, now));
+		}
+		FT_TRY(bench_ctrl_send(b, 1));
+	} else {
+		FT_TRY(bench_ctrl_recv(b, 1));
+		FT_TRY(ft_wait(&b->ctx, &b->ctrl_rx_req, 1));
+	}
+	*res = (struct ft_result){
+		.usec = ft_usec() - start,
+		.bytes = size,
+		.sent = (uint64_t) count,
+		.xfers_per_sent = 1,
+	};
 	return 0;
 }
 
@@ -296,15 +351,18 @@ static long count_for(const struct bench_kind *kind, const struct ft_opts *opts,
 static int run(struct bench *b, const struct bench_kind *kind)
 {
 	const struct ft_opts *opts = &b->opts;
+	int (*const measure)(struct bench *, size_t, long, struct ft_result *) =
+		opts->remote ? measure_remote : kind->measure;
 
+	FT_CHECK(!opts->remote || !opts->verify, "--remote: -v is not possible");
 	FT_TRY(start(b, kind));
 	for (size_t i = 0; i < opts->size_count; i++) {
 		const size_t size = opts->sizes[i];
 		struct ft_result res = {.bytes = size};
 
 		if (opts->warmup)
-			FT_TRY(kind->measure(b, size, opts->warmup, &res));
-		FT_TRY(kind->measure(b, size, count_for(kind, opts, size), &res));
+			FT_TRY(measure(b, size, opts->warmup, &res));
+		FT_TRY(measure(b, size, count_for(kind, opts, size), &res));
 		ft_result_print(&res, kind->name, b->ctx.info->fabric_attr->prov_name, opts);
 	}
 	return finish(b);
@@ -344,6 +402,8 @@ int bench_main(const struct bench_kind *kind, int argc, char **argv)
 	b.client = opts->dst_addr != NULL;
 	b.window = kind->scope & FT_SCOPE_BW ? (size_t) opts->window : 1;
 	ret = ft_hints(&b.ctx, opts);
+	if (!ret && opts->remote)
+		b.ctx.hints->caps |= FI_RMA;
 	if (!ret)
 		ret = run(&b, kind);
 	/*

@@ -15,6 +15,7 @@
  * struct bench - a running benchmark
  * @tx, @rx:	the data, in the memory that -D names
  * @ctrl_*:	names, barriers and acknowledgments, in host memory
+ * @key, @base:	the peer's @rx, for --remote
  * @tx_req, @rx_req: one for each message in flight, as many as the window has
  */
 struct bench {
@@ -23,6 +24,7 @@ struct bench {
 	bool client;
 	int oob;
 	fi_addr_t peer;
+	uint64_t key, base;
 	size_t inject_size;
 	size_t window;
 	uint64_t message; /* the number of the next message, counted over all sizes */

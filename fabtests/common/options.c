@@ -126,7 +126,7 @@ static const struct option_row rows[] = {
 	{OPT_FLOOR, "floor", required_argument, FT_SCOPE_SUITE, " KIND",
 	 "also what the GPU's own copies take: to and from the host (copy), or from GPU to GPU "
 	 "(peer)"},
-	{OPT_REMOTE, "remote", no_argument, FT_SCOPE_SUITE, "",
+	{OPT_REMOTE, "remote", no_argument, FT_SCOPE_SUITE | FT_SCOPE_BENCH, "",
 	 "measure operations on the server's memory, not messages"},
 	{OPT_AUTO, "auto", no_argument, FT_SCOPE_TEST | FT_SCOPE_STRESS, "",
 	 "ask for automatic progress; skipped where the core provider has none"},
