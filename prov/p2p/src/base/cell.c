@@ -26,7 +26,7 @@ void cell_pool_fini(struct cell_pool *pool)
 	munmap(pool->base, (size_t) CELL_SIZE * CELL_COUNT);
 }
 
-/* The pattern exposes who reads undefined content, or what is not theirs any more. */
+/* Fills a free cell with a pattern, which exposes readers of undefined content and of others' cells. */
 static void cell_spoil(void *cell)
 {
 #ifndef NDEBUG

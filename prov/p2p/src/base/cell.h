@@ -32,19 +32,21 @@ struct cell_pool {
 int cell_pool_init(struct cell_pool *pool);
 void cell_pool_fini(struct cell_pool *pool);
 
-/* An unused cell with undefined content. NULL: all are in use */
+/* Returns an unused cell with undefined content. NULL: all are in use */
 void *cell_get(struct cell_pool *pool);
+/* Puts a cell back, for the next caller of cell_get(). */
 void cell_put(struct cell_pool *pool, void *cell);
 
-/* The same with its first @size bytes zeroed */
+/* Returns an unused cell whose first @size bytes are zero, or NULL. */
 void *cell_get_zeroed(struct cell_pool *pool, size_t size);
 
-/* Does a new operation have to wait until others have ended? */
+/* Tells whether a new operation has to wait until others have ended, as few cells are left. */
 static inline bool cell_scarce(const struct cell_pool *pool)
 {
 	return pool->used >= CELL_COUNT - CELL_SPARE;
 }
 
+/* Tells whether a pointer lies in the pool, so that a context is one of our records. */
 static inline bool cell_mine(const struct cell_pool *pool, const void *ptr)
 {
 	return (uintptr_t) ptr - (uintptr_t) pool->base < (uintptr_t) CELL_SIZE * CELL_COUNT;

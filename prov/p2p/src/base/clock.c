@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 
+/* Reads one of the kernel's clocks. */
 static struct timespec clock_read(clockid_t id)
 {
 	struct timespec now;

@@ -5,10 +5,10 @@
 
 #include <stdint.h>
 
-/* [ns] */
+/* Returns the monotonic time [ns]. */
 uint64_t clock_ns(void);
 
-/* [ms] The kernel updates this time every few milliseconds only. To read it costs least. */
+/* Returns a cheap time [ms], which the kernel updates every few milliseconds only. To read it costs least. */
 uint64_t clock_coarse_ms(void);
 
 /* The end [ms] of a timeout [ms] that begins now. A negative timeout never ends. */

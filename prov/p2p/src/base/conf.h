@@ -69,7 +69,7 @@ struct conf {
 
 extern struct conf conf;
 
-/* Is that longer than what the user has set for a silent peer [ms]? */
+/* Tells whether a silence [ms] is longer than the user allows a peer. */
 static inline bool conf_overdue(uint64_t silent)
 {
 	return conf.peer_timeout && silent >= 1000 * conf.peer_timeout;

@@ -31,6 +31,7 @@ static inline void p2p_lock_fini(struct p2p_lock *lock)
 	pthread_mutex_destroy(&lock->mutex);
 }
 
+/* Takes a domain's lock; without a mutex where the application has promised one thread. */
 static inline void p2p_lock_take(struct p2p_lock *lock)
 {
 	if (lock->shared)
@@ -54,6 +55,7 @@ static inline bool p2p_lock_try(struct p2p_lock *lock)
 	return true;
 }
 
+/* Gives a domain's lock back. */
 static inline void p2p_lock_drop(struct p2p_lock *lock)
 {
 	assert(lock->held);

@@ -34,7 +34,9 @@ enum process_lock {
 	PROCESS_LOCKS
 };
 
+/* Takes one of the locks that guard the state of a process. */
 void process_lock(enum process_lock which);
+/* Gives such a lock back. */
 void process_unlock(enum process_lock which);
 
 /*

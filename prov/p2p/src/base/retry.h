@@ -29,7 +29,9 @@ void retry_failed(struct retry *retry);
 /* Is it time to try it again? */
 bool retry_passed(const struct retry *retry);
 
-/* May it be tried? It costs one load where nothing has failed. */
+/*
+ * Tells whether something that has failed may be tried once more. It costs one load where nothing has failed.
+ */
 static inline bool retry_due(const struct retry *retry)
 {
 	return !retry->delay || retry_passed(retry);

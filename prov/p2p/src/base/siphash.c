@@ -9,11 +9,13 @@ struct siphash_state {
 	uint64_t v[4];
 };
 
+/* Rotates a word to the left. */
 static uint64_t siphash_rotate(uint64_t x, int bits)
 {
 	return x << bits | x >> (64 - bits);
 }
 
+/* Mixes the state with so many of SipHash's rounds. */
 static void siphash_rounds(struct siphash_state *s, int rounds)
 {
 	uint64_t *v = s->v;
@@ -32,6 +34,7 @@ static void siphash_rounds(struct siphash_state *s, int rounds)
 	}
 }
 
+/* Mixes one word of the input into the state. */
 static void siphash_word(struct siphash_state *s, uint64_t word)
 {
 	s->v[3] ^= word;

@@ -13,6 +13,7 @@ struct siphash_key {
 	uint64_t k[2];
 };
 
+/* Computes the keyed hash SipHash-2-4, which nobody can predict without the key. */
 uint64_t siphash(const struct siphash_key *key, const void *data, size_t len);
 
 /* The same for numbers of 32 bits, each of which comes from one other only (M. Luby, C. Rackoff, 1988) */

@@ -67,6 +67,7 @@ static void dev_look_locked(void)
 	__atomic_store_n(&dev_news, found ? &dev_always : &dev_never, __ATOMIC_RELEASE);
 }
 
+/* Tells whether the process is known to use a GPU. */
 static bool dev_used(void)
 {
 	return __atomic_load_n(&dev_news, __ATOMIC_ACQUIRE) == &dev_always;

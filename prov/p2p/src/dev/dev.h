@@ -274,8 +274,10 @@ extern bool dev_present;
  * From the first runtime on the answer is yes.
  */
 extern void *const *dev_news P2P_HIDDEN;
+/* Tells whether there may be device memory, after a look at libraries that were loaded since. */
 bool dev_look(void);
 
+/* Tells whether any buffer may be device memory; one load as long as no GPU is in use. */
 static inline bool dev_active(void)
 {
 	return p2p_unlikely(dl_news(__atomic_load_n(&dev_news, __ATOMIC_RELAXED))) &&
@@ -288,7 +290,7 @@ P2P_GLANCE bool dev_glance(void)
 	return p2p_unlikely(*dev_news);
 }
 
-/* Is @addr device memory? As dev_ops.find of the runtime that it belongs to */
+/* Finds the runtime and the allocation of a device address: what dev_ops.find of that runtime says, or 0. */
 int dev_find(const void *addr, struct dev_mem *mem);
 
 /* The device that this thread uses now, in @mem; false if it uses none */
@@ -310,8 +312,8 @@ const char *dev_loads_late(void);
 bool dev_ipc_present(void);
 
 /*
- * Has the device passed mark number @mark of @queue? Negative: the device has failed,
- * and nothing in the queue can be relied on.
+ * Tells whether the device has passed mark number @mark of @queue. Negative: the device has failed, and
+ * nothing in the queue can be relied on.
  */
 int dev_queue_passed(struct dev_queue *queue, uint32_t mark);
 

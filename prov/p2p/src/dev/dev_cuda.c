@@ -50,6 +50,7 @@ static P2P_APART int cuda_describe_mapped(CUdeviceptr ptr, struct dev_mem *mem)
  */
 static uintptr_t cuda_seen_first = UINTPTR_MAX, cuda_seen_last;
 
+/* Tells whether an address lies in the range where device memory has been seen. */
 static bool cuda_seen(uintptr_t addr)
 {
 	return addr >= __atomic_load_n(&cuda_seen_first, __ATOMIC_RELAXED) &&
@@ -86,6 +87,7 @@ static int cuda_ask(CUdeviceptr ptr, const CUpointer_attribute *attributes, void
 	return -FI_EIO;
 }
 
+/* Finds the allocation of an address: its range, device, context and id. */
 static int cuda_find(const void *addr, struct dev_mem *mem)
 {
 	static const CUpointer_attribute attributes[] = {

@@ -125,13 +125,13 @@ const char *cuda_strerror(CUresult error);
 int cuda_check(CUresult error, const char *call);
 
 /*
- * A context, which struct dev_mem.ctx points to: a primary one that was reset is another one, though its
- * handle is the same. So what was opened in the first is found to be gone: to touch a stream of it makes
+ * Returns our record of a context, for struct dev_mem.ctx. A primary one that was reset is another one, though
+ * its handle is the same. So what was opened in the first is found to be gone: to touch a stream of it makes
  * the driver crash. NULL: no memory, or @handle is of none
  */
 struct cuda_ctx *cuda_ctx_of(CUcontext handle);
 
-/* Is it gone? Drivers before CUDA 12 cannot tell, and then it is not */
+/* Tells whether a context is gone. Drivers before CUDA 12 cannot tell, and then it is not */
 bool cuda_ctx_gone(const void *ctx);
 
 /* The calling thread's; NULL: it has none */
@@ -178,6 +178,7 @@ struct cuda_gate {
  * that need no context, or get it from a stream. That does not fail.
  */
 int cuda_enter(void *ctx, struct cuda_gate *gate);
+/* Gives the thread its context and its capture mode back, after the calls within a gate. */
 void cuda_leave(const struct cuda_gate *gate);
 
 /* What struct dev_ops has of these names */
@@ -189,10 +190,14 @@ int cuda_pin(const struct dev_mem *mem, void *addr, size_t len);
 int cuda_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_t len);
 int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **base);
 void cuda_queue_close(struct dev_queue *base);
+/* Puts one copy into the queue's stream. */
 int cuda_queue_copy(struct dev_queue *base, void *dst, const void *src, size_t len);
 int cuda_queue_batch(struct dev_queue *base, const struct dev_copy *copies, size_t count);
+/* Has the stream write a few bytes and the mark in one call, which is cheaper than a copy. */
 int cuda_queue_put(struct dev_queue *base, const struct dev_copy *copies, size_t count);
+/* Has the device write the next mark when all copies before it have ended. */
 int cuda_queue_mark(struct dev_queue *base);
+/* Takes in how far the device has come, and now and then asks whether it has failed. */
 int cuda_queue_poll(struct dev_queue *base);
 void cuda_queue_drain(struct dev_queue *base);
 /* Which device's contexts reach virtual memory of @ordinal at @ptr: that one's, if they do. Threads: any */

@@ -125,6 +125,7 @@ static void gdr_open(void)
 			"copies it\n");
 }
 
+/* Loads gdrcopy once, if the user has not switched it off, and tells whether it is there. */
 static bool gdr_ready(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -235,9 +236,10 @@ static struct gdr_window *gdr_window_get(const struct dev_mem *mem, uintptr_t ad
 }
 
 /*
- * What is written is visible to kernels launched and to copies and messages posted afterwards: the
- * library ends with a store fence where writes are combined, and the bus keeps writes in order
- * with those that launch and post. It is not to kernels that run already, which is so of any copy.
+ * Copies a few bytes by the CPU, through gdrcopy's mapping of the device memory. What is written is visible to
+ * kernels launched and to copies and messages posted afterwards: the library ends with a store fence where
+ * writes are combined, and the bus keeps writes in order with those that launch and post. It is not to kernels
+ * that run already, which is so of any copy.
  */
 int cuda_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_t len)
 {

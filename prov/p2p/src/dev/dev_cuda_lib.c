@@ -127,7 +127,10 @@ struct cuda_ctx {
 /* They stay: there are few, and what was opened in one may be looked at when it is gone. */
 static struct cuda_ctx *cuda_ctxs;
 
-/* 0: the driver does not say, as it never does before CUDA 12; or there is no such context */
+/*
+ * Asks the driver for a context's id. 0: the driver does not say, as it never does before CUDA 12; or there is
+ * no such context
+ */
 static unsigned long long cuda_ctx_id(CUcontext handle)
 {
 	unsigned long long id = 0;
@@ -135,6 +138,7 @@ static unsigned long long cuda_ctx_id(CUcontext handle)
 	return cuda.ctx_get_id && cuda.ctx_get_id(handle, &id) == CUDA_SUCCESS ? id : 0;
 }
 
+/* Looks a context up among those that are known, by handle and id. */
 static struct cuda_ctx *cuda_ctx_find(CUcontext handle, unsigned long long id)
 {
 	struct cuda_ctx *ctx = __atomic_load_n(&cuda_ctxs, __ATOMIC_ACQUIRE);

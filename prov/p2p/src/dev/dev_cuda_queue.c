@@ -292,7 +292,9 @@ int cuda_queue_batch(struct dev_queue *base, const struct dev_copy *copies, size
 	return ret;
 }
 
-/* Values for @len bytes, as wide as the address allows: how many; 0: too many */
+/*
+ * Turns @len bytes into values for the device to write, as wide as the address allows. How many; 0: too many
+ */
 static unsigned int cuda_put_values(CUdeviceptr dst, const char *src, size_t len,
 				    CUstreamBatchMemOpParams *ops)
 {

@@ -69,13 +69,13 @@ int av_lookup_name(const struct p2p_av *av, fi_addr_t addr, void *name, size_t *
 fi_addr_t av_core_addr_slow(const struct p2p_av *av, fi_addr_t addr);
 fi_addr_t av_user_addr_slow(const struct p2p_av *av, fi_addr_t addr);
 
-/* Are the application's addresses the core's? */
+/* Tells whether the application's addresses are the core's. */
 static inline bool av_same(const struct p2p_av *av)
 {
 	return p2p_unlikely(!av) || p2p_likely(!__atomic_load_n(&av->table, __ATOMIC_ACQUIRE));
 }
 
-/* The core's address for one of the application's */
+/* Returns the core's address for one of the application's */
 static inline fi_addr_t av_core_addr(const struct p2p_av *av, fi_addr_t addr)
 {
 	if (av_same(av))
@@ -83,7 +83,7 @@ static inline fi_addr_t av_core_addr(const struct p2p_av *av, fi_addr_t addr)
 	return av_core_addr_slow(av, addr);
 }
 
-/* Does @addr name nobody? While the addresses are the core's, only the core knows. */
+/* Tells whether @addr names nobody. While the addresses are the core's, only the core knows. */
 static inline bool av_unknown(const struct p2p_av *av, fi_addr_t addr)
 {
 	return addr != FI_ADDR_UNSPEC && av_core_addr(av, addr) == FI_ADDR_NOTAVAIL;

@@ -28,7 +28,7 @@
 /* The entries of one read of the core that does not go straight into the caller's buffer */
 #define CQ_BATCH 16
 
-/* Each format is the beginning of the next */
+/* Writes an entry in the queue's format; each format is the beginning of the next */
 static inline void cq_entry_put(const struct p2p_cq *cq, void *buf, size_t index,
 				const struct fi_cq_tagged_entry *entry)
 {
@@ -49,6 +49,7 @@ static inline void cq_entry_put(const struct p2p_cq *cq, void *buf, size_t index
 	}
 }
 
+/* Turns a report into libfabric's largest kind of entry without an error. */
 static struct fi_cq_tagged_entry cq_entry(const struct core_comp *comp)
 {
 	return (struct fi_cq_tagged_entry){
@@ -93,6 +94,7 @@ void cq_set_av(struct p2p_cq *cq, struct p2p_av *av)
 
 /* ---- reports ---- */
 
+/* Gives the application the reports that wait in the queue. */
 static ssize_t cq_read_reports(struct p2p_cq *cq, void *buf, size_t count, fi_addr_t *src)
 {
 	struct fi_cq_tagged_entry entry;
@@ -119,13 +121,14 @@ static ssize_t cq_read_reports(struct p2p_cq *cq, void *buf, size_t count, fi_ad
 
 /* ---- the core's queue ---- */
 
+/* Tells whether an entry of the core's queue may be ours. */
 static inline bool cq_concerned(const struct p2p_cq *cq, const struct fi_cq_tagged_entry *entry)
 {
 	return p2p_unlikely(
 		xfer_concerned(&cq->xfer, entry->op_context, entry->flags, entry->data));
 }
 
-/* Is all of it, @read entries, the application's alone? */
+/* Tells whether all @read entries are the application's alone, so that they need no further look. */
 static inline bool cq_plain(const struct p2p_cq *cq, const struct fi_cq_tagged_entry *entries,
 			    ssize_t read)
 {
@@ -218,6 +221,7 @@ P2P_GLANCE bool cq_in_vain(struct p2p_cq *cq)
 	return p2p_unlikely(!++cq->vain);
 }
 
+/* Makes progress on other queues, when this one had nothing and the domain has work there. */
 static P2P_NOINLINE ssize_t cq_read_elsewhere(struct p2p_cq *cq, void *buf, size_t count,
 					      fi_addr_t *src)
 {
@@ -250,7 +254,7 @@ static ssize_t cq_read_alone(struct p2p_cq *cq, void *buf, size_t count, fi_addr
 	return cq_take(cq, entries, from, ret, buf, count, src);
 }
 
-/* A read that is more than the core's: there are reports or transfers, or there is no buffer. */
+/* Reads where there is more than the core's own: reports, transfers, or a call without a buffer. */
 static P2P_NOINLINE ssize_t cq_read_ours(struct p2p_cq *cq, void *buf, size_t count,
 					 fi_addr_t *src)
 {
@@ -312,7 +316,7 @@ static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 	return cq_readfrom(fid, buf, count, NULL);
 }
 
-/* For an application whose entries are the core's. */
+/* Reads for an application whose entries have the core's format. */
 static ssize_t cq_read_tagged(struct fid_cq *fid, void *buf, size_t count)
 {
 	return cq_read_quick(cq_of(&fid->fid), buf, count, NULL, buf, NULL, SIZE_MAX);

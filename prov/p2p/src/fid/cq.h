@@ -50,6 +50,7 @@ struct p2p_cq {
 _Static_assert(offsetof(struct p2p_cq, xfer.count) < P2P_CACHE_LINE,
 	       "what a read looks at is one cache line");
 
+/* Finds our queue by libfabric's object. */
 static inline struct p2p_cq *cq_of(struct fid *fid)
 {
 	return container_of(fid, struct p2p_cq, fid.fid);

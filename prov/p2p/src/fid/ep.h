@@ -68,12 +68,13 @@ _Static_assert(offsetof(struct p2p_ep, xfer.core) / P2P_CACHE_LINE ==
 _Static_assert(offsetof(struct p2p_ep, xfer.stats) % P2P_CACHE_LINE == 0,
 	       "what counts it is another");
 
+/* Finds our endpoint by libfabric's object. */
 static inline struct p2p_ep *ep_of(struct fid *fid)
 {
 	return container_of(fid, struct p2p_ep, fid.fid);
 }
 
-/* What receives without flags do there: an endpoint's own may be meant for both kinds */
+/* Returns the flags of receives that have none of their own. An endpoint's may be meant for both kinds */
 static inline uint64_t ep_rx_flags(const struct p2p_ep *ep, enum fi_op_type type)
 {
 	return type == FI_OP_TRECV ? ep->xfer.rx_flags & ~FI_MULTI_RECV : ep->xfer.rx_flags;

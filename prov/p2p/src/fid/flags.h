@@ -27,7 +27,7 @@ int flags_check(const struct p2p_ep *ep, enum fi_op_type type, uint64_t flags);
  */
 int flags_check_own(uint64_t ours, uint64_t tx_flags, uint64_t rx_flags);
 
-/* Those of a message that is never durable, or of an endpoint, as the core is to have them */
+/* Returns flags as the core is to have them: those of a message that is never durable, or of an endpoint */
 static inline uint64_t flags_to_core(const struct p2p_ep *ep, uint64_t flags)
 {
 	return flags & ep->xfer.ours & FI_COMMIT_COMPLETE ? info_flags_to_core(flags) : flags;

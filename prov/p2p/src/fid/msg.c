@@ -14,13 +14,16 @@
 #include "fid/submit.h"
 #include "xfer/ep_state.h"
 
-/* Is it xfer_plain(), and host memory for sure? A closer look may find the same of the rest. */
+/*
+ * Tells whether the core may take a buffer at once: it is xfer_plain(), and host memory for sure. A closer
+ * look may find the same of the rest.
+ */
 static inline bool msg_direct(const void *buf, size_t len, const size_t *limit)
 {
 	return !dev_glance() && xfer_plain(buf, len, limit);
 }
 
-/* The same for a tagged message: its tag must not have our bit */
+/* Tells whether the core may take a tagged message at once; its tag must not have our bit */
 static inline bool msg_tagged_direct(const struct p2p_ep *ep, const void *buf, size_t len,
 				     const size_t *limit, uint64_t tag)
 {
@@ -46,7 +49,10 @@ P2P_INLINE ssize_t msg_piece(struct p2p_ep *ep, struct p2p_op *op, const void *b
 	return ep->submit(ep, op);
 }
 
-/* @flags: FI_INJECT, FI_REMOTE_CQ_DATA, or none */
+/*
+ * Builds the op of a send that needs a closer look, and submits it. @flags: FI_INJECT, FI_REMOTE_CQ_DATA, or
+ * none
+ */
 static P2P_NOINLINE ssize_t msg_send_other(struct p2p_ep *ep, enum fi_op_type type,
 					   uint64_t flags, const void *buf, size_t len,
 					   void *desc, fi_addr_t dest, uint64_t tag,
@@ -169,7 +175,10 @@ static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **des
 
 /* ---- fi_tagged(3): sending ---- */
 
-/* These two have their arguments where the calls have them: nothing on the stack is moved. */
+/*
+ * Takes what fi_tsend() does not pass on at once. Its arguments are where the call has them, so nothing on the
+ * stack is moved.
+ */
 static P2P_NOINLINE ssize_t msg_tsend_other(struct fid_ep *fid, const void *buf, size_t len,
 					    void *desc, fi_addr_t dest, uint64_t tag,
 					    void *context)
@@ -186,6 +195,7 @@ static P2P_NOINLINE ssize_t msg_tsenddata_other(struct fid_ep *fid, const void *
 			      dest, tag, data, context);
 }
 
+/* Is fi_tsend(): calls the core at once for plain host memory, or leaves the rest to msg_tsend_other(). */
 static ssize_t msg_tsend(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 			 fi_addr_t dest, uint64_t tag, void *context)
 {
@@ -283,6 +293,7 @@ static P2P_NOINLINE ssize_t msg_recv_other(struct fid_ep *fid, void *buf, size_t
 	return msg_recv_piece(ep_of(&fid->fid), FI_OP_RECV, buf, len, desc, src, 0, 0, context);
 }
 
+/* Takes what fi_trecv() does not pass on at once. */
 static P2P_NOINLINE ssize_t msg_trecv_other(struct fid_ep *fid, void *buf, size_t len,
 					    void *desc, fi_addr_t src, uint64_t tag,
 					    uint64_t ignore, void *context)
@@ -324,6 +335,7 @@ static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 	return msg_submit(ep, FI_OP_RECV, msg, flags);
 }
 
+/* Is fi_trecv(): calls the core at once for plain host memory, or leaves the rest to msg_trecv_other(). */
 static ssize_t msg_trecv(struct fid_ep *fid, void *buf, size_t len, void *desc, fi_addr_t src,
 			 uint64_t tag, uint64_t ignore, void *context)
 {

@@ -37,7 +37,10 @@ P2P_INLINE bool submit_iov_is_special(const struct p2p_ep *ep, const struct iove
 
 /* ---- messages ---- */
 
-/* The same of a message. @op->seen becomes what this sees of device memory. Who has looked already has set it. */
+/*
+ * Tells whether a message has device memory, too many pieces or none, and notes what was seen. @op->seen
+ * becomes what this sees of device memory. Who has looked already has set it.
+ */
 static bool submit_is_special(const struct p2p_ep *ep, struct p2p_op *op, size_t limit,
 			      struct dev_mem *seen)
 {
@@ -59,7 +62,7 @@ static P2P_APART int submit_refuse_tag(uint64_t tag)
 	return -FI_EINVAL;
 }
 
-/* What takes more than the core's own call, or is wrong */
+/* Hands an operation to xfer_post(), with the core's address, if it takes more than the core's own call */
 static ssize_t submit_post(struct p2p_ep *ep, struct p2p_op *op)
 {
 	int ret;
@@ -73,6 +76,7 @@ static ssize_t submit_post(struct p2p_ep *ep, struct p2p_op *op)
 	return ret ? ret : xfer_post(&ep->xfer, op);
 }
 
+/* Sends by the core's call if it can send this alone; else as a request. */
 static P2P_NOINLINE ssize_t submit_send(struct p2p_ep *ep, struct p2p_op *op)
 {
 	struct fi_msg_tagged *msg = &op->msg;
@@ -103,7 +107,7 @@ static P2P_NOINLINE ssize_t submit_send(struct p2p_ep *ep, struct p2p_op *op)
 /* These flags are for tagged messages. Cores take untagged ones with them for receives. */
 #define SUBMIT_TAGGED_ONLY (FI_PEEK | FI_CLAIM | FI_DISCARD)
 
-/* May the core receive this by itself, and report it? @flags: what is to be reported */
+/* Tells whether the core may receive this by itself and report it. @flags: what is to be reported */
 static bool submit_recv_is_plain(const struct p2p_ep *ep, struct p2p_op *op, uint64_t flags,
 				 struct dev_mem *seen)
 {
@@ -115,6 +119,7 @@ static bool submit_recv_is_plain(const struct p2p_ep *ep, struct p2p_op *op, uin
 	       mem_iov_len(op->msg.msg_iov, op->msg.iov_count) < limit;
 }
 
+/* Receives by the core's call if it can receive this alone; else as a request. */
 static P2P_NOINLINE ssize_t submit_recv(struct p2p_ep *ep, struct p2p_op *op)
 {
 	const uint64_t report =

@@ -16,7 +16,7 @@
 ssize_t ep_submit(struct p2p_ep *ep, struct p2p_op *op);
 
 /*
- * Is one piece of a buffer, which has an address, device memory? Or is that not known? Then
+ * Tells whether one piece of a buffer, which has an address, is device memory, or that is not known. Then
  * xfer_post() asks again, and may have to tell of an error. @seen: for struct p2p_op
  */
 static inline bool submit_is_device(const struct p2p_ep *ep, const void *buf, size_t len,
