@@ -69,6 +69,7 @@ struct board_far {
 	UT_hash_handle hh;
 };
 
+/* Returns the place of a note on its board. */
 static size_t board_index(uint64_t id)
 {
 	return id % BOARD_NOTES;

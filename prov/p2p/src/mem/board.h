@@ -71,7 +71,7 @@ void board_close(struct board *board);
 /* Opens the board if it is not open. Is there room for one more note? */
 bool board_room(struct board *board, uint64_t owner);
 
-/* Has another note the place of the note @id? */
+/* Tells whether another note has the place of the note @id. */
 bool board_taken(const struct board *board, uint64_t id);
 
 /* Room for the text of the note @id, which board_show() then puts up; NULL: none now */
@@ -91,7 +91,7 @@ void board_take_down(struct board *board, uint64_t id);
  */
 void board_give_up(struct board *board, uint64_t id, int status);
 
-/* Has a reader answered some note? If so, takes the note down and fills @id. */
+/* Takes down a note that a reader has answered, and fills @id; tells whether there was one. */
 bool board_answered(struct board *board, uint64_t *id);
 
 /* ---- others' ---- */

@@ -68,6 +68,7 @@ void copy_engines_fini(struct copy_engines *engines)
 	}
 }
 
+/* Counts copies under way up or down, for readers without the lock. */
 static void copy_pending_add(struct copy_engines *engines, int change)
 {
 	__atomic_store_n(&engines->pending, engines->pending + change, __ATOMIC_RELAXED);
@@ -96,6 +97,7 @@ close_queues:
 	return NULL;
 }
 
+/* Finds the queues for a context's copies, or opens them. */
 static struct copy_engine *copy_engine_find(struct copy_engines *engines,
 					    const struct dev_mem *mem)
 {
@@ -119,7 +121,7 @@ struct dev_queue *copy_queue(struct copy_engines *engines, const struct dev_mem 
 	return copy_engine_find(engines, mem)->queues[dir].dev;
 }
 
-/* What has begun must not go on in memory that is used otherwise. */
+/* Drains the queue after a failure, as what has begun must not go on in memory that is used otherwise. */
 static int copy_check(struct dev_queue *dev, int ret)
 {
 	if (ret)
@@ -130,8 +132,9 @@ static int copy_check(struct dev_queue *dev, int ret)
 /* ---- watching ---- */
 
 /*
- * What a copy brings comes in whole words if both ends begin with one (a bus does not tear
- * them), though in any order: it is complete when none of its words is the sign any more.
+ * Fills a short copy's place with a sign, so that the CPU sees when all words have come. A copy comes in whole
+ * words if both ends begin with one (a bus does not tear them), though in any order: it is complete when none
+ * of its words is the sign any more.
  */
 static void copy_watch(struct copy_engines *engines, const struct dev_queue *dev,
 		       const struct dev_copy *piece, struct copy *copy)
@@ -151,7 +154,10 @@ static void copy_watch(struct copy_engines *engines, const struct dev_queue *dev
 		copy->words[i] = copy->sign;
 }
 
-/* The last one first, since it is most often the last to come */
+/*
+ * Tells whether none of a copy's words is the sign any more. It looks at the last one first, since that is
+ * most often the last to come
+ */
 static bool copy_arrived(struct copy *copy)
 {
 	while (copy->left &&
@@ -160,7 +166,10 @@ static bool copy_arrived(struct copy *copy)
 	return !copy->left;
 }
 
-/* Has it ended? Negative: the device has failed, or would not begin it */
+/*
+ * Tells whether a copy has ended: by its words, or by its queue's mark. Negative: the device has failed, or
+ * would not begin it
+ */
 static int copy_ended(struct dev_queue *dev, struct copy *copy)
 {
 	if (copy->held || copy->status)
@@ -176,7 +185,7 @@ static int copy_ended(struct dev_queue *dev, struct copy *copy)
 
 /* ---- beginning ---- */
 
-/* Whatever one @copy consists of, by itself */
+/* Gives the device all pieces of one copy, and a mark behind them */
 static int copy_begin(struct dev_queue *dev, const struct dev_copy *pieces, struct copy *copy)
 {
 	int ret = 0;
@@ -189,7 +198,7 @@ static int copy_begin(struct dev_queue *dev, const struct dev_copy *pieces, stru
 	return copy_check(dev, ret);
 }
 
-/* Small enough to be put there? It ends as others do. */
+/* Has the device write a copy that is small enough by itself. It ends as others do. */
 static bool copy_put(struct copy_queue *queue, const struct dev_copy *pieces, struct copy *copy)
 {
 	struct dev_queue *dev = queue->dev;
@@ -200,7 +209,10 @@ static bool copy_put(struct copy_queue *queue, const struct dev_copy *pieces, st
 	return !dev->ops->queue_put(dev, pieces, 1);
 }
 
-/* Short enough for the CPU? Then it has ended, whatever is before it, and tells nothing of others */
+/*
+ * Has the CPU make a copy that is short enough. Then it has ended, whatever is before it, and tells nothing of
+ * others
+ */
 static bool copy_at_once(const struct copy_queue *queue, const struct dev_mem *mem,
 			 const struct dev_copy *pieces, struct copy *copy)
 {
@@ -306,6 +318,7 @@ void copy_push(struct copy_engines *engines)
 	}
 }
 
+/* Puts a copy last in its queue. */
 static void copy_insert(struct copy_engines *engines, struct copy_queue *queue,
 			struct copy *copy)
 {
@@ -397,6 +410,7 @@ int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum cop
 
 /* ---- ending ---- */
 
+/* Takes a copy out of its queue. */
 static void copy_remove(struct copy_engines *engines, struct copy_queue *queue,
 			struct copy *copy)
 {
@@ -434,6 +448,7 @@ static void copy_learn(struct copy_queue *queue, const struct copy *copy)
 	queue->usual = (uint32_t) (queue->usual ? (7ULL * queue->usual + took) / 8 : took);
 }
 
+/* Calls the @done of the copies at a queue's head that have ended; tells whether there were any. */
 static bool copy_queue_progress(struct copy_engines *engines, struct copy_queue *queue)
 {
 	struct copy *copy;
@@ -468,7 +483,7 @@ bool copy_progress(struct copy_engines *engines)
 	return any;
 }
 
-/* Until when the next copy that is about to end will have done so; 0: none is */
+/* Returns the time by which the next copy that is about to end will have done so; 0: none is */
 static uint64_t copy_soon(const struct copy_engines *engines, uint64_t now)
 {
 	const struct copy_engine *engine;

@@ -125,12 +125,12 @@ int copy_run(struct copy_engines *engines, const struct dev_mem *mem, enum copy_
 /* Begins what was started and is not begun, unless there is soon to be more of it */
 void copy_push(struct copy_engines *engines);
 
-/* copy_push(), and calls the @done of every copy that has ended; has any? */
+/* Begins what waits and calls the @done of every copy that has ended; tells whether any has */
 bool copy_progress(struct copy_engines *engines);
 
 /*
- * The same, but if a small copy is about to end it waits for that, for a few microseconds at
- * most. For who has nothing better to do: other looks for news take longer than the copy.
+ * Makes progress on copies, and waits a few microseconds at most for a small one that is about to end. For who
+ * has nothing better to do: other looks for news take longer than the copy.
  */
 void copy_await(struct copy_engines *engines);
 

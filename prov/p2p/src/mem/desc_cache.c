@@ -95,6 +95,7 @@ static bool desc_cache_host_is(const struct desc_cache_host *host, const void *d
 	       version == __atomic_load_n(&host->version, __ATOMIC_RELAXED);
 }
 
+/* Tells whether a descriptor is known to cover this host memory. */
 static bool desc_cache_host_holds(const struct desc_cache *book, const void *desc,
 				  const void *addr, size_t len)
 {

@@ -60,9 +60,7 @@ void desc_cache_fini(struct desc_cache *book);
 void desc_cache_host_add(struct desc_cache *book, const void *desc, const struct iovec *iov);
 void desc_cache_host_remove(struct desc_cache *book, const void *desc, const struct iovec *iov);
 
-/*
- * The allocation that one of a buffer's @count descriptors is about; NULL: none of them is ours
- */
+/* Returns the allocation that one of a buffer's @count descriptors is about; NULL: none of them is ours */
 static inline const struct dev_mem *desc_cache_device(const struct desc_cache *book,
 						      void *const *desc, size_t count)
 {
@@ -73,16 +71,16 @@ static inline const struct dev_mem *desc_cache_device(const struct desc_cache *b
 	return NULL;
 }
 
-/* Do the descriptors say that all of a buffer is host memory? */
+/* Tells whether the descriptors say that all of a buffer is host memory. */
 bool desc_cache_host(const struct desc_cache *book, const struct iovec *iov, void *const *desc,
 		     size_t count);
 
 /*
- * Does what mem_find_device() does, but asks the descriptor first. @desc may be NULL. -FI_EFAULT,
- * not logged: the CPU would fault there (mem_readable()).
+ * Finds a buffer's device memory as mem_find_device() does, but asks the descriptor first. @desc may be NULL.
+ * -FI_EFAULT, not logged: the CPU would fault there (mem_readable()).
  *
- * Returns 1 without filling @mem if @desc is ours, right or wrong for this buffer: the core must
- * not get such a descriptor.
+ * Returns 1 without filling @mem if @desc is ours, right or wrong for this buffer: the core must not get such
+ * a descriptor.
  */
 int desc_cache_find_device(const struct desc_cache *book, const void *addr, size_t len,
 			   const void *desc, struct dev_mem *mem);

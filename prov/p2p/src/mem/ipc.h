@@ -236,7 +236,10 @@ struct ipc {
 /* @random: a number for this process, if this is the first of its domains */
 void ipc_init(struct ipc *ipc, uint64_t random);
 
-/* Does it keep other processes' memory open? Then ipc_tend() is to be called, now and then. Not [locked] */
+/*
+ * Tells whether other processes' memory is kept open. Then ipc_tend() is to be called, now and then. Not
+ * [locked]
+ */
 static inline bool ipc_keeps(const struct ipc *ipc)
 {
 	return __atomic_load_n(&ipc->kept, __ATOMIC_RELAXED);
@@ -251,7 +254,7 @@ static inline bool ipc_restless(const struct ipc *ipc)
 /* From now on kernels of this process wait for messages, whatever FI_P2P_CUDA_API says. Not [locked] */
 void ipc_kernels_wait(void);
 
-/* Asks, and hears, what is gone, and closes it if @still: no copy is under way */
+/* Asks whose memory is gone, and closes it if @still: no copy is under way */
 void ipc_tend(struct ipc *ipc, bool still);
 
 /* Closes what is not in use, and waits for kernels. At ipc_fini() nothing may be in use any more. */
@@ -277,8 +280,8 @@ void ipc_own_stand(struct ipc_own *own, uint64_t number, const struct dev_mem *m
 		   const void *addr, size_t len);
 
 /*
- * Nothing, if it does not stand. Waits for copies in this process that read the memory: it may be freed then. What other
- * processes have opened stays.
+ * Withdraws an offer of device memory. Nothing, if it does not stand. Waits for copies in this process that
+ * read the memory: it may be freed then. What other processes have opened stays.
  */
 void ipc_own_fall(struct ipc_own *own);
 

@@ -64,6 +64,7 @@ bool mem_readable(const void *addr)
 	return true;
 }
 
+/* Makes sure, once for each allocation, that our copies see those that the application believes done. */
 static void mem_settle(const struct dev_mem *mem)
 {
 	uint64_t *slot = &mem_settled[mem->id % MEM_SETTLED];
@@ -169,8 +170,8 @@ int mem_find_device(const void *addr, size_t len, struct dev_mem *mem)
 }
 
 /*
- * Does the allocation reach to @end, together with those mapped right behind it? 1: yes, 0: no,
- * negative: that is not known
+ * Tells whether the allocation reaches to @end, with those mapped right behind it. 1: yes, 0: no, negative:
+ * that is not known
  */
 static int mem_covers(const struct dev_mem *mem, uintptr_t end)
 {
@@ -190,6 +191,7 @@ bool mem_moved(const struct dev_mem *mem)
 	return mem->ops && mem->mapped && mem->ops->gone(mem->ctx);
 }
 
+/* Finds a piece's allocation: the one seen before, or what the drivers say. */
 static int mem_find(const struct iovec *iov, const struct dev_mem *seen, struct dev_mem *mem)
 {
 	if (!seen || (uintptr_t) iov->iov_base - seen->base >= seen->size || mem_moved(seen))
@@ -198,7 +200,10 @@ static int mem_find(const struct iovec *iov, const struct dev_mem *seen, struct 
 	return 1;
 }
 
-/* @used: the CPU will touch it if it is host memory */
+/*
+ * Checks one piece of a buffer, and fills @mem with the device memory that it lies in. @used: the CPU will
+ * touch it if it is host memory
+ */
 static int mem_classify_piece(const struct iovec *iov, const struct dev_mem *seen, bool used,
 			      struct dev_mem *mem)
 {
@@ -249,6 +254,7 @@ static int mem_classify_piece(const struct iovec *iov, const struct dev_mem *see
 	return 0;
 }
 
+/* Checks every piece of a buffer, and fills @mem with the first device memory among them. */
 static int mem_classify_all(const struct iovec *iov, size_t count, const struct dev_mem *seen,
 			    bool used, struct dev_mem *mem)
 {

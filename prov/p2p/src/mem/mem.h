@@ -11,28 +11,27 @@
 #include "dev/dev.h"
 
 /*
- * Does all of a buffer of @len > 0 bytes lie in the heap that grows with brk(2)? Only the heap
- * is ever mapped there, so no driver has to be asked.
+ * Tells whether all of a buffer of @len > 0 bytes lies in the heap that grows with brk(2). Only the heap is
+ * ever mapped there, so no driver has to be asked.
  *
- * False where that is not known. malloc() takes larger buffers, and those of other threads,
- * from elsewhere.
+ * False where that is not known. malloc() takes larger buffers, and those of other threads, from elsewhere.
  */
 bool mem_in_heap(const void *addr, size_t len);
 
 /*
- * Does all of a buffer of @len > 0 bytes lie in the used part of the calling thread's stack?
- * Nothing else can be there as long as the thread runs on it.
+ * Tells whether all of a buffer of @len > 0 bytes lies in the used part of the calling thread's stack. Nothing
+ * else can be there as long as the thread runs on it.
  *
  * False where that is not known, and for other threads' stacks.
  */
 bool mem_in_stack(const void *addr, size_t len);
 
 /*
- * Is there device memory at either end of a buffer? 1: yes, @mem is filled with its allocation. 0: no.
- * Negative: the runtime does not say (-FI_EIO, logged), so nothing may touch the buffer.
+ * Looks for device memory at either end of a buffer. 1: there is, and @mem is filled with its allocation. 0:
+ * no. Negative: the runtime does not say (-FI_EIO, logged), so nothing may touch the buffer.
  *
- * Callers ask only if dev_active(). An operation on a host buffer pays for this question there,
- * unless its descriptor tells (desc_cache.h).
+ * Callers ask only if dev_active(). An operation on a host buffer pays for this question there, unless its
+ * descriptor tells (desc_cache.h).
  */
 int mem_find_device(const void *addr, size_t len, struct dev_mem *mem);
 
@@ -63,7 +62,10 @@ static inline int mem_is_device(const void *addr, size_t len)
 int mem_classify(const struct iovec *iov, size_t count, const struct dev_mem *seen,
 		 struct dev_mem *mem);
 
-/* Is the context gone in which memory that belongs to none was worked on? Then it has another one: look again */
+/*
+ * Tells whether the context is gone in which memory that belongs to none was worked on. Then it has another
+ * one: look again
+ */
 bool mem_moved(const struct dev_mem *mem);
 
 /* The same where nobody touches the memory now, as it is registered. Nothing need be there yet */
@@ -81,12 +83,12 @@ size_t mem_page_len(const struct iovec *iov);
  */
 bool mem_readable(const void *addr);
 
-/* The bytes in @iov; SIZE_MAX if the sum is more than that */
+/* Returns the bytes in @iov; SIZE_MAX if the sum is more than that */
 size_t mem_iov_len(const struct iovec *iov, size_t count);
 
 /*
- * The part of @iov that begins @offset bytes in and is @len bytes long. Writes at most @count
- * pieces to @out, and returns how many. @out may not overlap @iov.
+ * Copies the part of @iov that begins @offset bytes in and is @len bytes long. Writes at most @count pieces to
+ * @out, and returns how many. @out may not overlap @iov.
  */
 size_t mem_iov_slice(const struct iovec *iov, size_t count, size_t offset, size_t len,
 		     struct iovec *out);

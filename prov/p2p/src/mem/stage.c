@@ -178,7 +178,7 @@ void stage_fini(struct stage *stage)
 	stage_regions_free(stage);
 }
 
-/* The length of a part of a slot of @pool, in whole cache lines */
+/* Returns the length of a part of a slot of @pool, in whole cache lines */
 static size_t stage_part_size(const struct stage_pool *pool)
 {
 	return pool->size / STAGE_PARTS & ~(size_t) 63;
@@ -257,6 +257,7 @@ static void stage_pin_again(struct stage *stage, const struct dev_mem *mem)
 		retry_failed(&stage->pin);
 }
 
+/* Tells whether staging memory is pinned for this context, or by one that still stands. */
 static bool stage_is_pinned(const struct stage *stage, const struct dev_mem *mem)
 {
 	return stage->pinned_in == mem->ctx ||
@@ -395,7 +396,7 @@ static const struct {
 	[STAGE_COPY] = {{STAGE_BRIEF, STAGE_POOLS, STAGE_POOLS}, 0},
 };
 
-/* What a peer that holds @held parts leaves to others in every pool [slots] */
+/* Returns what a peer that holds @held parts leaves to others in every pool [slots] */
 static size_t stage_others(size_t held)
 {
 	const size_t part = STAGE_PART * STAGE_PARTS;
@@ -403,7 +404,10 @@ static size_t stage_others(size_t held)
 	return (held + part - 1) / part;
 }
 
-/* The pool to take a slot from, for who leaves @others; STAGE_POOLS: none has one for this use */
+/*
+ * Chooses the pool to take a slot from, for a caller that leaves @others; STAGE_POOLS: none has one for this
+ * use
+ */
 static enum stage_pool_id stage_pool_choose(const struct stage *stage, enum stage_use use,
 					    size_t len, size_t others)
 {
@@ -421,7 +425,7 @@ static enum stage_pool_id stage_pool_choose(const struct stage *stage, enum stag
 	return STAGE_POOLS;
 }
 
-/* Is a part of a slot enough? */
+/* Tells whether a part of a slot is enough. */
 static bool stage_part_fits(const struct stage *stage, enum stage_use use, size_t len)
 {
 	return (use == STAGE_PIECE_OUT || use == STAGE_PIECE_IN) &&
@@ -439,7 +443,7 @@ struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_
 	return stage_slot_share(stage, use, len, NULL);
 }
 
-/* A part of a split slot that has some to be had */
+/* Takes a part of a split slot that has some to be had */
 static struct stage_slot *stage_part_take(struct stage_slot *whole)
 {
 	struct stage_slot *part = &whole->parts[__builtin_ctz(whole->idle)];
@@ -464,6 +468,7 @@ static struct stage_slot *stage_part_put(struct stage *stage, struct stage_slot 
 	return whole;
 }
 
+/* Divides a slot into parts for one use. */
 static void stage_slot_split(struct stage *stage, struct stage_slot *slot, enum stage_use use)
 {
 	slot->use = use;
@@ -471,6 +476,7 @@ static void stage_slot_split(struct stage *stage, struct stage_slot *slot, enum 
 	LIST_INSERT_HEAD(&stage->split[use], slot, entry);
 }
 
+/* Takes a free part if that is enough, or else a free slot that leaves @others. */
 static struct stage_slot *stage_slot_take(struct stage *stage, enum stage_use use, size_t len,
 					  size_t others)
 {
@@ -492,7 +498,7 @@ static struct stage_slot *stage_slot_take(struct stage *stage, enum stage_use us
 	return stage_part_take(slot);
 }
 
-/* What a slot counts for its holder [parts] */
+/* Returns what a slot counts for its holder [parts] */
 static unsigned int stage_slot_counts(const struct stage_slot *slot)
 {
 	return slot->whole ? 1 : STAGE_PARTS;

@@ -210,7 +210,7 @@ int stage_ready(struct stage *stage, const struct dev_mem *mem);
 bool stage_grow(struct stage *stage, const struct dev_mem *mem, size_t len);
 
 /*
- * May @len bytes be read in their slot by a peer? Yes if enough slots are free: those that wait for
+ * Tells whether a peer may read @len bytes in their slot. Yes if enough slots are free: those that wait for
  * that leave some to messages that go whole.
  */
 static inline bool stage_can_lend(const struct stage *stage, size_t len)
@@ -221,7 +221,7 @@ static inline bool stage_can_lend(const struct stage *stage, size_t len)
 	       pool->idle > pool->count / 8;
 }
 
-/* The same for a message: only if others are under way, as it would else travel whole */
+/* Tells whether a message may be lent: only if others are under way, as it would else travel whole */
 static inline bool stage_lends(const struct stage *stage, size_t len)
 {
 	const struct stage_pool *pool = &stage->pools[STAGE_SHORT_OUT];
@@ -229,7 +229,7 @@ static inline bool stage_lends(const struct stage *stage, size_t len)
 	return stage_can_lend(stage, len) && pool->idle < pool->count;
 }
 
-/* Does @addr lie in one of the slots, and are those pinned? */
+/* Tells whether @addr lies in a pinned slot. */
 static inline bool stage_pinned(const struct stage *stage, const void *addr)
 {
 	for (int i = 0; i < STAGE_REGIONS; i++) {
@@ -241,7 +241,7 @@ static inline bool stage_pinned(const struct stage *stage, const void *addr)
 	return false;
 }
 
-/* A free slot, or part of one, of at least @len bytes for this use; NULL: there is none */
+/* Returns a free slot, or part of one, of at least @len bytes for this use; NULL: there is none */
 struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_t len);
 
 /*
@@ -251,16 +251,16 @@ struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_
 #define STAGE_PART 4
 
 /*
- * The same for a peer that holds *@held parts already: NULL, too, if the rest is left to others. *@held is
- * counted up here, and down when the slot is put back.
+ * Returns a slot for a peer that holds *@held parts already; NULL, too, if the rest is left to others. *@held
+ * is counted up here, and down when the slot is put back.
  */
 struct stage_slot *stage_slot_share(struct stage *stage, enum stage_use use, size_t len,
 				    unsigned int *held);
 
-/* Would stage_slot_get() return a slot? */
+/* Tells whether stage_slot_get() would return a slot. */
 bool stage_slot_free(const struct stage *stage, enum stage_use use, size_t len);
 
-/* How many bytes the slot has */
+/* Returns the slot's length in bytes */
 size_t stage_slot_size(const struct stage *stage, const struct stage_slot *slot);
 
 /*
@@ -279,8 +279,8 @@ struct stage_reserve *stage_reserve_get(struct stage *stage, size_t len);
 void stage_reserve_put(struct stage *stage, struct stage_reserve *reserve, size_t used);
 
 /*
- * Where bytes go that nobody reads, whoever sends them: as long as a slot for pieces. It is not given back. NULL: there
- * is no memory (logged)
+ * Returns memory for bytes that nobody reads, whoever sends them: as long as a slot for pieces. It is not
+ * given back. NULL: there is no memory (logged)
  */
 const struct stage_reserve *stage_sink(struct stage *stage);
 
