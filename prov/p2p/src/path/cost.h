@@ -72,7 +72,10 @@ static const struct cost cost_table[COST_WAYS] = {
 	[COST_COPY] = {6300, 20},
 };
 
-/* From this length on @to costs no more than @from; SIZE_MAX: never. Where only one of the two has figures, it is taken. */
+/*
+ * Returns the length from which on @to costs no more than @from; SIZE_MAX: never. Where only one of the two
+ * has figures, it is taken.
+ */
 static inline size_t cost_crossing(const struct cost *from, const struct cost *to)
 {
 	size_t len = to->fixed <= from->fixed ? 0 : SIZE_MAX;
@@ -83,21 +86,21 @@ static inline size_t cost_crossing(const struct cost *from, const struct cost *t
 	return from->most ? P2P_MIN(len, from->most) : len;
 }
 
-/* Longer messages may be lent */
+/* Returns the length above which messages may be lent */
 static inline size_t cost_lend_min(void)
 {
 	return cost_crossing(&cost_table[COST_SENT], &cost_table[COST_LENT]);
 }
 
-/* Pieces that are made shorter by choice have this length at least, as cores send shorter ones in parts */
+/* Returns the least length of pieces that are made shorter by choice, as cores send shorter ones in parts */
 static inline size_t cost_piece_min(void)
 {
 	return 2 * cost_table[COST_PARTS].most;
 }
 
 /*
- * A message alone waits for the copies of its first piece out and of its last one in, and pays for each piece. Up to this
- * length that costs less with pieces of @piece bytes than with pieces twice as long.
+ * Returns the length up to which pieces of @piece bytes are cheaper than pieces twice as long. A message alone
+ * waits for the copies of its first piece out and of its last one in, and pays for each piece.
  */
 static inline uint64_t cost_piece_until(uint64_t piece)
 {
@@ -105,7 +108,7 @@ static inline uint64_t cost_piece_until(uint64_t piece)
 	       (1024ULL * cost_table[COST_PIECE_CPU].fixed);
 }
 
-/* The length of the pieces of a message alone, @most at most */
+/* Returns the length of the pieces of a message alone, @most at most */
 static inline uint64_t cost_piece(uint64_t len, uint64_t most)
 {
 	uint64_t piece = cost_piece_min();
@@ -116,8 +119,8 @@ static inline uint64_t cost_piece(uint64_t len, uint64_t most)
 }
 
 /*
- * Shorter messages have no lanes; @dear: each lane takes much memory. The figures are of powers of two. So the
- * middle between the two around the crossing is taken.
+ * Returns the length from which on messages have lanes; @dear: each lane takes much memory. The figures are of
+ * powers of two. So the middle between the two around the crossing is taken.
  */
 static inline size_t cost_lanes_min(bool dear)
 {

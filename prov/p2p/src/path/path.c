@@ -4,7 +4,7 @@
 
 #include "path/cost.h"
 
-/* Why only host memory can carry a message, whatever else there is; NULL: other ways may */
+/* Says why only host memory can carry a message, whatever else there is; NULL: other ways may */
 static const char *path_only_stage(const struct path_query *query)
 {
 	if (!query->len)

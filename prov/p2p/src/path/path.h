@@ -37,7 +37,7 @@ enum path_proto {
 	PATH_NONE
 };
 
-/* Does the announcement offer the message's memory? The receiver may take it or not. */
+/* Tells whether the announcement offers the message's memory. The receiver may take it or not. */
 static inline bool path_offers(enum path_proto proto)
 {
 	return proto == PATH_READ || proto == PATH_ACROSS;
@@ -128,20 +128,21 @@ struct path_choice {
 	const char *reason;
 };
 
+/* Chooses a message's path and protocol, with the reason, from what is known of it and its peer. */
 struct path_choice path_choose(const struct path_query *query);
 
 /*
- * May the NIC's way be of use to this message, if the NIC can be given its buffer? The caller
+ * Tells whether the NIC's way may be of use to this message, if the NIC can be given its buffer. The caller
  * asks before it tries that. If the answer is false, @why says why.
  */
 bool path_wants_peer(const struct path_query *query, const char **why);
 
-/* The same for a copy from device to device within the host */
+/* Tells whether a copy from device to device within the host may be of use to this message. */
 bool path_wants_across(const struct path_query *query, const char **why);
 
 /*
- * Why a receiver copies a message that it was offered, or does not, in words. @far may be any
- * number, as it comes from the network.
+ * Says in words why a receiver copies a message that it was offered, or does not. @far may be any number, as
+ * it comes from the network.
  */
 const char *path_far_reason(uint64_t far);
 
