@@ -26,10 +26,13 @@ struct fi_info *core_info_aside(const struct fi_info *info);
  */
 int core_info_beside(struct fi_info *info, const void *name, size_t len);
 
-/* Posts it, as the call that it is. 0 or the core's negative error */
+/* Makes the core's call for an op. 0 or the core's negative error */
 ssize_t core_call(struct fid_ep *ep, const struct p2p_op *op);
 
-/* The same, and logs the error unless it is -FI_EAGAIN: QUIRK_RECV_NOMEM is that, too */
+/*
+ * Makes the core's call for an op, and logs an error. It logs no -FI_EAGAIN, nor what QUIRK_RECV_NOMEM makes
+ * one
+ */
 ssize_t core_post(const struct xfer_ep *ep, const struct p2p_op *op);
 
 /* One of the arrays of an atomic operation, as a buffer in the allocation @mem */
@@ -72,6 +75,7 @@ struct core_comp {
 	size_t err_data_size;
 };
 
+/* Turns an entry of the core's queue into a completion. */
 void core_comp_from_entry(const struct fi_cq_tagged_entry *entry, fi_addr_t src,
 			  struct core_comp *comp);
 
@@ -88,6 +92,7 @@ struct xfer_blocked {
 	size_t count;
 };
 
+/* Tells whether an address has had no room in this pass, so that others to it wait, too. */
 bool xfer_blocked_has(const struct xfer_blocked *blocked, fi_addr_t addr);
 void xfer_blocked_add(struct xfer_blocked *blocked, fi_addr_t addr);
 

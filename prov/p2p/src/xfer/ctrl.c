@@ -58,6 +58,7 @@ _Static_assert(sizeof((struct ctrl_out *) 0)->buf >= WIRE_PLAIN_MSG_MAX &&
 	       "any fits, and what it fits in fits a receive");
 _Static_assert(sizeof(struct ctrl_in) <= CELL_SIZE, "a control message is a cell");
 
+/* Frees a control message's record and counts it off. */
 static void ctrl_out_drop(struct xfer_ctx *ctx)
 {
 	struct ctrl_out *ctrl = (struct ctrl_out *) ctx;
@@ -70,6 +71,7 @@ static void ctrl_out_drop(struct xfer_ctx *ctx)
 	xfer_ctx_free(ctx);
 }
 
+/* Frees a control message that the core has sent, and tells the protocols if it could not. */
 static void ctrl_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct xfer_ep *ep = ctx->ep;
@@ -83,6 +85,7 @@ static void ctrl_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 	XFER_PROTO_EACH(ep->xfer, unsent, ep, addr, -abs(err));
 }
 
+/* Writes a control message to the log. */
 static void ctrl_trace(const char *what, const struct wire_msg *msg)
 {
 	P2P_DBG("%s %s 0x%zx: len %zu, count %u, status %d\n", what, wire_type_name(msg->type),
@@ -90,14 +93,15 @@ static void ctrl_trace(const char *what, const struct wire_msg *msg)
 }
 
 /*
- * Each endpoint has a tag of its own over a core that mixes up those of a domain (QUIRK_MIXES).
- * The wrong endpoint would take what is asked of another.
+ * Computes an endpoint's tag for control messages. Each has one of its own over a core that mixes up those of
+ * a domain (QUIRK_MIXES). The wrong endpoint would take what is asked of another.
  */
 static uint64_t ctrl_tag(const struct xfer_ep *ep, const void *name, size_t len)
 {
 	return ep->tag_bit | (ep->quirks & QUIRK_MIXES ? wire_name_ident(name, len) : 0);
 }
 
+/* Returns the tag of the endpoint at an address. */
 static uint64_t ctrl_tag_of(struct xfer_ep *ep, fi_addr_t addr)
 {
 	uint8_t name[WIRE_NAME_MAX] = {0};
@@ -108,6 +112,7 @@ static uint64_t ctrl_tag_of(struct xfer_ep *ep, fi_addr_t addr)
 	return ctrl_tag(ep, name, len);
 }
 
+/* Counts an internal receive that the core has refused, or has taken after that. */
 static void ctrl_in_wait(struct ctrl_in *ctrl, ssize_t ret)
 {
 	ctrl->out.ctx.ep->inbox.refused += xfer_out_wait(&ctrl->out, ret);
@@ -135,8 +140,8 @@ static void ctrl_in_drop(struct xfer_ctx *ctx)
 }
 
 /*
- * Posts it, now or when the core takes it: others may have taken all of its places.
- * After any other error it is tried again, too, as peers would wait for ever.
+ * Posts an internal receive, now or when the core takes it: others may have taken all of its places. After any
+ * other error it is tried again, too, as peers would wait for ever.
  */
 static void ctrl_in_again(struct ctrl_in *ctrl)
 {
@@ -151,8 +156,8 @@ static void ctrl_in_again(struct ctrl_in *ctrl)
 }
 
 /*
- * The request that a message answers; NULL: it answers none, as it asks or announces something. False
- * in @fits: it is dropped. Only the peer that was asked can answer.
+ * Finds the request that a message answers; NULL: it answers none, as it asks or announces something. False in
+ * @fits: it is dropped. Only the peer that was asked can answer.
  */
 static struct xfer_req *ctrl_answered(struct xfer *xfer, const struct wire_msg *msg, bool *fits)
 {
@@ -216,7 +221,10 @@ static void ctrl_unread(struct xfer *xfer, size_t len, const char *why)
 	P2P_WARN("a control message of %zu bytes is dropped: %s\n", len, why);
 }
 
-/* All messages that have come as one. False: there is no memory for what one of them says, and it is read again. */
+/*
+ * Reads all messages that have come as one. False: there is no memory for what one of them says, and it is
+ * read again.
+ */
 static bool ctrl_read(struct xfer_ep *ep, struct ctrl_in *ctrl)
 {
 	struct wire_msg msg;
@@ -240,7 +248,7 @@ static bool ctrl_read(struct xfer_ep *ep, struct ctrl_in *ctrl)
 	return true;
 }
 
-/* False: it stays the first one */
+/* Takes the first internal receive that has come. False: it stays the first one */
 static bool ctrl_in_take(struct ctrl_in *ctrl)
 {
 	struct xfer_ep *ep = ctrl->out.ctx.ep;
@@ -262,7 +270,7 @@ static bool ctrl_in_take(struct ctrl_in *ctrl)
 	return true;
 }
 
-/* In the order in which they have come */
+/* Takes control messages in the order in which they have come */
 static void ctrl_hear(struct xfer_ep *ep)
 {
 	struct ctrl_in *ctrl;
@@ -273,9 +281,10 @@ static void ctrl_hear(struct xfer_ep *ep)
 }
 
 /*
- * Threads that read a queue at once may come here in another order than what they have read came in:
- * what is told apart by its peer's token must not overtake the greeting that gives it. Receives are
- * matched in the order in which they were posted, so in that order messages are dealt with.
+ * Notes that an internal receive has come, and hears what is in order. Threads that read a queue at once may
+ * come here in another order than what they have read came in: what is told apart by its peer's token must not
+ * overtake the greeting that gives it. Receives are matched in the order in which they were posted, so in that
+ * order messages are dealt with.
  */
 static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
@@ -322,7 +331,7 @@ static void ctrl_in_fill(struct xfer_ep *ep)
 	}
 }
 
-/* So many internal receives are posted, now or when there is room and memory */
+/* Has so many internal receives posted, now or when there is room and memory */
 static void ctrl_in_want(struct xfer_ep *ep, unsigned int wanted)
 {
 	if (ep->inbox.wanted >= wanted)
@@ -415,7 +424,7 @@ static bool ctrl_holds(const struct ctrl_out *ctrl, size_t len)
 	return ctrl->out.iov[0].iov_len + len <= room;
 }
 
-/* Puts it behind others that are about to be sent there. False: there are none, or there is no room */
+/* Puts a message behind others that are about to be sent there. False: there are none, or there is no room */
 static bool ctrl_append(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
 {
 	struct ctrl_out *ctrl = (struct ctrl_out *) ep->letter;
@@ -438,6 +447,7 @@ static void ctrl_hold(struct ctrl_out *ctrl)
 		wait_wake_mover(&ep->xfer->wait);
 }
 
+/* Fills in the record of a control message, and counts it. */
 static void ctrl_out_init(struct ctrl_out *ctrl, struct xfer_ep *ep, fi_addr_t addr)
 {
 	xfer_out_init(&ctrl->out, ep, addr, ctrl_tag_of(ep, addr), ctrl_sent, ctrl_out_drop);
@@ -445,7 +455,7 @@ static void ctrl_out_init(struct ctrl_out *ctrl, struct xfer_ep *ep, fi_addr_t a
 	ep->owed++;
 }
 
-/* The record of a message, with room for @len bytes; NULL: there is none (logged) */
+/* Makes the record of a message, with room for @len bytes; NULL: there is none (logged) */
 static struct ctrl_out *ctrl_out_new(struct xfer *xfer, size_t len)
 {
 	struct ctrl_out *ctrl = cell_get(&xfer->cells);
@@ -464,7 +474,10 @@ static struct ctrl_out *ctrl_out_new(struct xfer *xfer, size_t len)
 	return NULL;
 }
 
-/* @until: as in struct xfer_out. @among: more of its kind are likely to come */
+/*
+ * Sends a control message by itself, or with others that go there. @until: as in struct xfer_out. @among: more
+ * of its kind are likely to come
+ */
 static int ctrl_send_how(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg,
 			 uint64_t until, bool among)
 {

@@ -6,8 +6,8 @@
 #include "xfer/xfer.h"
 
 /*
- * A message has come: hands it to its protocol, if its sender is known and it fits what is here. False: there is no memory
- * for what it says, and it is to come again, before those behind it
+ * Hands a message that has come to its protocol, if its sender is known and it fits what is here. False: there
+ * is no memory for what it says, and it is to come again, before those behind it
  */
 bool ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg);
 
@@ -29,7 +29,7 @@ void ctrl_close(struct xfer_ep *ep);
 /* Posts internal receives that there was no room or memory for */
 void ctrl_progress(struct xfer_ep *ep);
 
-/* A completion of ours came from the queue, with @data: control messages may be to follow. */
+/* Listens for control messages, as a completion of ours came from the queue, with @data. */
 void ctrl_expect(struct xfer_cq *cq, uint64_t data);
 
 /*
@@ -45,22 +45,26 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg);
 int ctrl_answer(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, uint64_t time);
 
 /*
- * Sends @msg to a peer: where answers go, or in the channel of the application's own messages. As above;
+ * Sends @msg to a peer, to where answers go. As above;
  * -FI_ENOTCONN: it is not known any more
  */
 int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg);
+/* Sends @msg to a peer in the channel of the application's own messages. */
 int ctrl_ask(struct xfer_peer *peer, struct wire_msg *msg);
 
 /*
- * The same of one that others of its kind are likely to follow. While the core has yet to send an earlier one,
- * they go together, at the end of the next pass through progress or when they are many. One alone goes at once.
+ * Sends @msg to where answers go, together with others of its kind that are likely to follow. While the core
+ * has yet to send an earlier one, they go together, at the end of the next pass through progress or when they
+ * are many. One alone goes at once.
  */
 int ctrl_tell_among(struct xfer_peer *peer, struct wire_msg *msg);
+/* Sends @msg in the application's channel, together with others that are likely to follow. */
 int ctrl_ask_among(struct xfer_peer *peer, struct wire_msg *msg);
 
 /*
- * A peer waits for something that was to end as @ret. Without memory (-FI_ENOMEM) it is never sent, so it counts as one
- * that has got lost: the peer finds by a PROBE that it is missing, and what is under way ends at both ends.
+ * Counts a message that a peer waits for in vain, if it failed for want of memory (@ret). Without memory
+ * (-FI_ENOMEM) it is never sent, so it counts as one that has got lost: the peer finds by a PROBE that it is
+ * missing, and what is under way ends at both ends.
  */
 void ctrl_owed(struct xfer_peer *peer, int ret);
 

@@ -74,6 +74,7 @@ void xfer_ep_limit(struct xfer_ep *ep)
 			 __ATOMIC_RELAXED);
 }
 
+/* Begins a copy, counts it, and wakes sleepers, whom no descriptor would tell of its end. */
 static int xfer_copy_begin(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir dir,
 			   const struct iovec *iov, size_t count, void *host, struct copy *copy)
 {

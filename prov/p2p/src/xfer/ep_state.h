@@ -21,7 +21,7 @@ static inline bool xfer_ep_waiting(const struct xfer_ep *ep)
 /* A queue has come or gone, or an endpoint listens from now on or does not [locked]. */
 void xfer_apart_update(struct xfer *xfer);
 
-/* May what comes out of this queue be for this endpoint, and can it answer? */
+/* Tells whether what comes out of this queue may be for this endpoint, and it can answer. */
 static inline bool xfer_ep_answers(const struct xfer_ep *ep, const struct xfer_cq *cq)
 {
 	return ep->rxcq == cq && ep->started && !ep->closing;
@@ -33,19 +33,23 @@ static inline bool xfer_ep_answers(const struct xfer_ep *ep, const struct xfer_c
  */
 struct xfer_ep *xfer_ep_side(struct xfer_ep *ep);
 
-/* May messages be left in their slots for receivers to read? Not for a while when the core has refused a key [locked]. */
+/*
+ * Tells whether messages may be left in their slots for receivers to read. Not for a while when the core has
+ * refused a key [locked].
+ */
 static inline bool xfer_ep_lends(const struct xfer_ep *ep)
 {
 	xfer_assert_locked(ep->xfer);
 	return ep->lends && ep->xfer->stage.lender && retry_due(&ep->xfer->stage.lend);
 }
 
-/* Are operations of this kind followed up, whatever memory they are about? */
+/* Tells whether operations of this kind are followed up, whatever memory they are about. */
 static inline bool xfer_ep_follows(const struct xfer_ep *ep, uint64_t kind)
 {
 	return p2p_unlikely(__atomic_load_n(&ep->followed, __ATOMIC_RELAXED) & kind);
 }
 
+/* Returns the index of a kind of operations among the counters. */
 static inline unsigned int xfer_count_index(uint64_t kind)
 {
 	return (unsigned int) (__builtin_ctzll(kind) - __builtin_ctzll(FI_READ));
@@ -100,7 +104,7 @@ P2P_GLANCE bool xfer_direct_iov(const struct iovec *iov, size_t count, size_t mo
 	return len < *limit;
 }
 
-/* Receives with these flags need not be followed up for their own sake if shorter than this. */
+/* Returns the length below which receives with these flags need not be followed up for their own sake. */
 static inline size_t xfer_recv_alone(const struct xfer_ep *ep, uint64_t flags)
 {
 	if (!xfer_announces(ep->xfer))
@@ -108,7 +112,7 @@ static inline size_t xfer_recv_alone(const struct xfer_ep *ep, uint64_t flags)
 	return flags & FI_COMPLETION && !(flags & FI_MULTI_RECV) ? WIRE_PLAIN_MAX + 1 : 0;
 }
 
-/* The core's own call may take them, without the lock, if shorter than this. */
+/* Returns the length below which the core's own call may take receives, without the lock. */
 static inline size_t xfer_recv_limit(const struct xfer_ep *ep, uint64_t flags)
 {
 	return ep->xfer->serial ? 0 : xfer_recv_alone(ep, flags);
@@ -134,11 +138,12 @@ static inline void xfer_ep_tally(struct xfer_ep *ep, size_t len)
 void xfer_ep_sent(struct xfer_ep *ep, const struct path_choice *choice, size_t len);
 
 /*
- * copy_start() for a record of @ep. The callback begins with xfer_copy_ended(), which
+ * Begins a copy for a record of @ep, as copy_start() does. The callback begins with xfer_copy_ended(), which
  * is true when the endpoint is closing and the record must be left alone.
  */
 int xfer_copy_start(struct xfer_ep *ep, const struct dev_mem *mem, enum copy_dir dir,
 		    const struct iovec *iov, size_t count, void *host, struct copy *copy);
+/* Counts a copy off; true when its endpoint is closing, and its record must be left alone. */
 bool xfer_copy_ended(struct xfer_ep *ep);
 
 /*
@@ -146,9 +151,10 @@ bool xfer_copy_ended(struct xfer_ep *ep);
  * calls it for what has ended.
  */
 void xfer_flush(struct xfer_ep *ep, struct flush *flush);
+/* Takes in flushes of files that have ended. */
 void xfer_flush_progress(struct xfer *xfer);
 
-/* xfer_copy_start() from the host, behind all copies that were started so (struct copy.ordered) [locked] */
+/* Begins a copy from the host, behind all copies that were started so (struct copy.ordered) [locked] */
 int xfer_copy_in_order(struct xfer_ep *ep, const struct dev_mem *mem, const struct iovec *iov,
 		       size_t count, void *host, struct copy *copy);
 

@@ -75,7 +75,7 @@ void gone_closed(const struct xfer_ep *ep)
 	process_unlock(PROCESS_TABLES);
 }
 
-/* Could anybody be? */
+/* Tells whether any endpoint of this process may be closed that the core would not survive. */
 static bool gone_may_be(const struct xfer_ep *ep)
 {
 	return ep->quirks & QUIRK_FRAGILE && __atomic_load_n(&gone_any, __ATOMIC_ACQUIRE);

@@ -14,7 +14,7 @@ void gone_opened(const struct xfer_ep *ep);
 /* It is about to be closed */
 void gone_closed(const struct xfer_ep *ep);
 
-/* Is the peer with that address an endpoint of this process that is closed? [locked] */
+/* Tells whether the peer with that address is an endpoint of this process that is closed. [locked] */
 bool gone_is(struct xfer_ep *ep, fi_addr_t addr);
 
 /*

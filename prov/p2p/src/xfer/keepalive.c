@@ -364,7 +364,7 @@ static void keepalive_service_end(struct keepalive_service *service)
 	keepalive_service_free(service);
 }
 
-/* The one that there is, for use. @fresh takes its place if there is none */
+/* Returns the service that there is, for use. @fresh takes its place if there is none */
 static struct keepalive_service *keepalive_service_get(struct keepalive_service *fresh)
 {
 	struct keepalive_service *service;
@@ -379,6 +379,7 @@ static struct keepalive_service *keepalive_service_get(struct keepalive_service 
 	return service;
 }
 
+/* Counts a user of the service off, and ends it behind the last one. */
 static void keepalive_service_put(struct keepalive_service *service)
 {
 	bool last;

@@ -56,11 +56,12 @@ void keepalive_close(struct keepalive *keepalive);
 /* Asks it. That may be lost. */
 void keepalive_ask(struct keepalive *keepalive);
 
-/*
- * How often it has answered; and has its process ended, or closed the endpoint, as its host tells? If it has never answered,
- * that is known of processes of this host alone, which have an id here.
- */
+/* Returns how often a peer's process has answered. */
 unsigned int keepalive_answers(const struct keepalive *keepalive);
+/*
+ * Tells whether a peer's process has ended, or closed the endpoint, as its host says. If it has never
+ * answered, that is known of processes of this host alone, which have an id here.
+ */
 bool keepalive_gone(const struct keepalive *keepalive);
 
 /* Tells it that @token is dead */
@@ -68,6 +69,7 @@ void keepalive_bury(struct keepalive *keepalive, uint64_t token);
 
 /* The token that it bears from now on; and the one of those that it has said to be dead, or 0 */
 void keepalive_expect(struct keepalive *keepalive, uint64_t token);
+/* Returns the token that a peer says is dead, or 0. */
 uint64_t keepalive_dead(const struct keepalive *keepalive);
 
 /* Takes in what has come, so that the thread need not have had time for it */

@@ -36,13 +36,13 @@ unsigned int lanes_open(struct xfer_ep *ep);
 /* What lanes of peers must be, too: lane_core_kind(); 0: there are none */
 uint64_t lanes_kind(const struct xfer_ep *ep);
 
-/* May long messages from host memory have them, too? Not [locked] */
+/* Tells whether long messages from host memory may have lanes, too. Not [locked] */
 static inline bool lanes_host(const struct xfer_ep *ep)
 {
 	return conf.lanes_host && ep->lanes;
 }
 
-/* What is shorter has no lanes */
+/* Returns the length from which on messages have lanes */
 size_t lanes_len_min(const struct xfer_ep *ep);
 
 /* How many lanes are to be used now, if there are any: 0, or at least 2 */

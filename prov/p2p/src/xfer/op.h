@@ -80,17 +80,19 @@ static inline void op_set_msg(struct p2p_op *op, const struct fi_msg *msg)
 					 .data = msg->data};
 }
 
+/* Tells whether an op is a receive. */
 static inline bool op_receives(const struct p2p_op *op)
 {
 	return op->type == FI_OP_RECV || op->type == FI_OP_TRECV;
 }
 
+/* Tells whether an op is a tagged message. */
 static inline bool op_tagged(const struct p2p_op *op)
 {
 	return op->type == FI_OP_TRECV || op->type == FI_OP_TSEND;
 }
 
-/* The flags of its completion, of which one tells what counts it */
+/* Returns the flags of an op's completion, of which one tells what counts it */
 static inline uint64_t op_done_flags(enum fi_op_type type)
 {
 	static const uint64_t flags[] = {

@@ -28,6 +28,7 @@ struct xfer_token *xfer_token_find(const struct xfer_ep *ep, uint64_t token)
 	return found;
 }
 
+/* Tells whether a control message is counted: all are but greetings and probes, which may be lost. */
 static bool xfer_counts(const struct wire_msg *msg)
 {
 	return msg->type != WIRE_HELLO && msg->type != WIRE_PROBE;

@@ -218,14 +218,15 @@ struct xfer_peer {
 	UT_hash_handle hh;
 };
 
-/* The peer at @addr, if there is a record of it; the second makes one, or is NULL without memory */
+/* Returns the record of the peer at @addr, or NULL. */
 struct xfer_peer *xfer_peer_find(const struct xfer_ep *ep, fi_addr_t addr);
+/* Returns the record of the peer at @addr, and makes one if there is none; NULL: without memory. */
 struct xfer_peer *xfer_peer_get(struct xfer_ep *ep, fi_addr_t addr);
 
 /* The record of a peer that calls itself so, though it may have been removed; or NULL */
 struct xfer_peer *xfer_peer_named(struct xfer_ep *ep, const void *name, size_t len);
 
-/* The record of @token, or NULL */
+/* Returns the record of @token, or NULL */
 struct xfer_token *xfer_token_find(const struct xfer_ep *ep, uint64_t token);
 
 /*
@@ -233,7 +234,9 @@ struct xfer_token *xfer_token_find(const struct xfer_ep *ep, uint64_t token);
  * been sent. HELLO and PROBE do not count.
  */
 uint32_t xfer_peer_missing(const struct wire_msg *msg);
+/* Counts a control message that has come with a token. */
 void xfer_token_count(struct xfer_token *token, const struct wire_msg *msg);
+/* Counts a control message that goes to a peer, so that it may notice what is missing. */
 void xfer_peer_count(struct xfer_peer *peer, const struct wire_msg *msg);
 
 /* Has it said anything in this epoch, by the way that its answers and reads take? What it gave the core before has come, too */
@@ -252,7 +255,7 @@ static inline const struct xfer_token *xfer_peer_token(const struct xfer_peer *p
 	return &peer->tokens[peer->current];
 }
 
-/* Has it lost us, if it says that @token is dead? 0: it says nothing */
+/* Tells whether a peer has lost us, if it says that @token is dead. 0: it says nothing */
 static inline bool xfer_peer_reset(const struct xfer_peer *peer, uint64_t token)
 {
 	xfer_assert_locked(peer->ep->xfer);
@@ -260,7 +263,7 @@ static inline bool xfer_peer_reset(const struct xfer_peer *peer, uint64_t token)
 	       (token == peer->theirs.token || token == xfer_peer_token(peer)->token);
 }
 
-/* Has it said so by a datagram? */
+/* Tells whether a peer has said by a datagram that it has lost us. */
 static inline bool xfer_peer_buried(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
@@ -270,7 +273,10 @@ static inline bool xfer_peer_buried(const struct xfer_peer *peer)
 /* It is lost, and so is its token */
 void xfer_peer_expire(struct xfer_peer *peer);
 
-/* A control message has come from it; @news: another one than PROBE and HELLO, which may be repeated */
+/*
+ * Notes that a control message has come from a peer; @news: another one than PROBE and HELLO, which may be
+ * repeated
+ */
 static inline void xfer_peer_heard(struct xfer_peer *peer, bool news)
 {
 	struct xfer_life *life = &peer->life;
@@ -285,14 +291,15 @@ static inline void xfer_peer_heard(struct xfer_peer *peer, bool news)
 /* A number that nobody can guess, and not 0 */
 uint64_t xfer_token_new(struct xfer *xfer);
 
-/* Counts a user of the record up, or down. A record goes with its address, or later, when others' are removed */
+/* Counts one more user of the record. A record goes with its address, or later, when others' are removed */
 void xfer_peer_hold(struct xfer_peer *peer);
+/* Counts a user of the record off; without any it is not watched. */
 void xfer_peer_put(struct xfer_peer *peer);
 
-/* May another request ask the peer at @addr for answers? False: not now */
+/* Tells whether another request may ask the peer at @addr for answers. False: not now */
 bool xfer_peer_takes(const struct xfer_ep *ep, fi_addr_t addr);
 
-/* Has it as much under way here as a peer may? */
+/* Tells whether a peer has as much under way here as it may. */
 static inline bool xfer_peer_full(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
@@ -305,13 +312,13 @@ static inline bool xfer_peer_full(const struct xfer_peer *peer)
  */
 bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr);
 
-/* If it has been forgotten, it has an address again, since it was heard. 0 or a negative error: it cannot be answered */
+/* Gives a forgotten peer an address again, since it was heard. 0 or a negative error: it cannot be answered */
 int xfer_peer_recall(struct xfer_peer *peer);
 
 /* The same of all whose domain is @owner: something of one of them is waited for */
 void xfer_peer_recall_owner(struct xfer_ep *ep, uint64_t owner);
 
-/* Is @msg from the peer that @peer is a record of? */
+/* Tells whether @msg is from the peer that @peer is a record of. */
 static inline bool xfer_peer_said(const struct xfer_peer *peer, const struct wire_msg *msg)
 {
 	xfer_assert_locked(msg->peer->ep->xfer);
@@ -327,7 +334,10 @@ static inline bool xfer_peer_at(const struct xfer_peer *peer, const struct xfer_
 			(peer->via == ep && peer->to == addr));
 }
 
-/* Does all that goes to it take one way? Else what is beside one of the endpoints may be sooner there, or later */
+/*
+ * Tells whether all that goes to a peer takes one way. Else what is beside one of the endpoints may be sooner
+ * there, or later
+ */
 static inline bool xfer_peer_one_way(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
@@ -335,8 +345,8 @@ static inline bool xfer_peer_one_way(const struct xfer_peer *peer)
 }
 
 /*
- * Nothing has come of a peer, or gone to it, for @ms: that proves nothing, but somebody may look for the reason why
- * nothing moves. It is said once.
+ * Warns once that a peer has been silent for @ms. That proves nothing, but somebody may look for the reason
+ * why nothing moves. It is said once.
  */
 void xfer_peer_say_silent(struct xfer_peer *peer, uint64_t ms);
 

@@ -24,16 +24,16 @@ struct pin {
 };
 
 /*
- * path_choose() for a request's device buffer, given to the NIC if that is of use, or else to
- * other processes (req->export)
+ * Chooses a path by path_choose() for a request's device buffer, given to the NIC if that is of use, or else
+ * to other processes (req->export)
  */
 struct path_choice pin_choose(struct xfer_req *req, struct path_query *query);
 
 /*
- * The same for the core's own read or write of @len bytes of remote memory, whose end here
- * the buffer is: what is chosen becomes the request's path. @far_why: what is wrong with the
- * other end for that; NULL: nothing. @across_why: why no copy from device to device can do it
- * instead; NULL: one can. 0, or -FI_EOPNOTSUPP when it may not be staged (logged).
+ * Chooses a path for the core's own read or write of @len bytes of remote memory, whose end here the buffer
+ * is: what is chosen becomes the request's path. @far_why: what is wrong with the other end for that; NULL:
+ * nothing. @across_why: why no copy from device to device can do it instead; NULL: one can. 0, or
+ * -FI_EOPNOTSUPP when it may not be staged (logged).
  */
 int pin_choose_rma(struct xfer_req *req, size_t len, const char *far_why,
 		   const char *across_why);
@@ -54,7 +54,7 @@ int pin_local(struct xfer *xfer, const struct iovec *iov, struct fid_mr **mr, vo
 /* The word by which peers' NICs see whether the message @id stands: 8 bytes of our board, once pin_choose() has chosen a NIC */
 void pin_word(const struct xfer *xfer, uint64_t id, struct fi_rma_iov *remote);
 
-/* Takes back what a request has */
+/* Takes back a request's hold on descriptors and mappings */
 void pin_release(struct xfer_req *req);
 
 /* The descriptors of the part of a request's buffer that begins @offset bytes in */

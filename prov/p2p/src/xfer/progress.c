@@ -13,8 +13,8 @@
 #include "xfer/xfer_proto.h"
 
 /*
- * Copies first: a look at them costs nearly nothing, one at the core's queues system calls.
- * Where those were in vain last time, a copy is even waited for a little.
+ * Looks after copies first: a look at them costs nearly nothing, one at the core's queues system calls. Where
+ * those were in vain last time, a copy is even waited for a little.
  */
 static void xfer_progress_copies(struct xfer *xfer)
 {
@@ -25,8 +25,9 @@ static void xfer_progress_copies(struct xfer *xfer)
 }
 
 /*
- * The application may not be reading this queue, but another one, or leave all to the thread: what
- * does not fit here stays with the core. A call by the application is asked for then.
+ * Tells whether a queue holds reports while cells are scarce. The application may not be reading this queue,
+ * but another one, or leave all to the thread: what does not fit here stays with the core. A call by the
+ * application is asked for then.
  */
 static bool xfer_cq_full(const struct xfer_cq *cq)
 {
@@ -34,8 +35,8 @@ static bool xfer_cq_full(const struct xfer_cq *cq)
 }
 
 /*
- * What does not move is looked at every XFER_WATCH [ms]. If this process was held up for longer, peers
- * had no longer to be heard.
+ * Looks after what does not move, every XFER_WATCH [ms]. If this process was held up for longer, peers had no
+ * longer to be heard.
  */
 static void xfer_progress_watch(struct xfer *xfer)
 {
@@ -53,6 +54,7 @@ static void xfer_progress_watch(struct xfer *xfer)
 	XFER_PROTO_EACH(xfer, watch, xfer, (unsigned int) P2P_MIN(passed, XFER_LOOK_MAX));
 }
 
+/* Reads all queues of the domain, and moves on copies, protocols and what waits to be sent. */
 static void xfer_progress_core(struct xfer *xfer)
 {
 	struct xfer_cq *cq;
@@ -82,7 +84,7 @@ static void xfer_progress_core(struct xfer *xfer)
 	}
 }
 
-/* What waited for more of its kind, to be begun together, begins. */
+/* Begins copies and control messages that waited for more of their kind. */
 static void xfer_pass_end(struct xfer *xfer)
 {
 	struct xfer_ep *ep;

@@ -19,7 +19,7 @@ void xfer_progress_turn(struct xfer *xfer);
 /* The same, of copies alone: nothing is read from the core */
 void xfer_progress_copied(struct xfer *xfer);
 
-/* The same, but no further than until there is a report in @cq. Did the core have anything? */
+/* Makes a pass that ends as soon as there is a report in @cq. Did the core have anything? */
 bool xfer_cq_progress(struct xfer_cq *cq);
 
 /*

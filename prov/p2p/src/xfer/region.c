@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "mem/mem.h"
 
+/* Finds a region by its key. */
 static struct region *region_find(struct xfer *xfer, uint64_t key)
 {
 	struct region *first;
@@ -58,6 +59,7 @@ int region_remove(struct xfer *xfer, struct region *region)
 	return 0;
 }
 
+/* Tells whether an address range lies in a region. */
 static bool region_covers(const struct region *region, uint64_t addr, uint64_t len)
 {
 	uint64_t offset = addr - region->base;

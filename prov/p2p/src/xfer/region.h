@@ -42,18 +42,23 @@ int region_add(struct xfer *xfer, struct region *region, bool shared);
 int region_remove(struct xfer *xfer, struct region *region);
 
 /*
- * The memory that a peer means by @key, @addr and @len, if it may have all of @access.
- * Fills @iov (P2P_IOV_MAX pieces) and @count, and @mem with what it is. 0, -FI_EKEYREJECTED: no
- * such key, or -FI_EACCES: outside, or not allowed; both are logged.
+ * Finds the memory that a peer means by @key, @addr and @len, if it may have all of @access. Fills @iov
+ * (P2P_IOV_MAX pieces) and @count, and @mem with what it is. 0, -FI_EKEYREJECTED: no such key, or -FI_EACCES:
+ * outside, or not allowed; both are logged.
  */
 int region_reach(struct xfer *xfer, uint64_t key, uint64_t addr, uint64_t len, uint64_t access,
 		 struct region **region, struct iovec *iov, size_t *count, struct dev_mem *mem);
 
-/* Not [locked] by a check, as a region does not know its domain: the caller holds the lock. */
+/*
+ * Counts one more user of a region. Not [locked] by a check, as a region does not know its domain: the caller
+ * holds the lock.
+ */
 static inline void region_hold(struct region *region)
 {
 	region->users++;
 }
+
+/* Counts a user of a region off. */
 static inline void region_release(struct region *region)
 {
 	region->users--;

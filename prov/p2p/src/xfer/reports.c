@@ -118,7 +118,7 @@ unsigned int xfer_cq_sift(struct xfer_cq *cq, bool (*keep)(void *arg, struct cor
 	return gone;
 }
 
-/* Has a receive met a message that tells of a write? Then it is as if that had taken the receive. */
+/* Turns the completion of a receive that has met a notice into that of the write that it tells of. */
 static bool xfer_take_notice(const struct xfer_cq *cq, const struct core_comp *comp,
 			     struct core_comp *write)
 {
@@ -132,6 +132,7 @@ static bool xfer_take_notice(const struct xfer_cq *cq, const struct core_comp *c
 	return true;
 }
 
+/* Deals with a completion of the core's: calls the record's @done, or takes a marker or a notice. */
 static bool xfer_take_locked(struct xfer_cq *cq, const struct core_comp *comp)
 {
 	struct xfer_ctx *ctx = comp->context;

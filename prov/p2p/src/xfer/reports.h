@@ -19,6 +19,7 @@ enum xfer_taken {
 ssize_t xfer_cq_read_narrow(struct xfer_cq *cq, struct fi_cq_tagged_entry *entries,
 			    size_t count, fi_addr_t *src);
 
+/* Reads entries of the core's queue, with their sources where those are asked for. */
 static inline ssize_t xfer_cq_read(struct xfer_cq *cq, struct fi_cq_tagged_entry *entries,
 				   size_t count, fi_addr_t *src)
 {
@@ -44,7 +45,7 @@ struct xfer_ep *xfer_cq_ep(const struct xfer_cq *cq, const struct xfer_ep *after
 enum xfer_taken xfer_take(struct xfer_cq *cq, const struct core_comp *comp,
 			  struct core_comp *report);
 
-/* Is this entry possibly something for xfer_take()? */
+/* Tells whether an entry is possibly something for xfer_take(). */
 static inline bool xfer_concerned(const struct xfer_cq *cq, const void *context, uint64_t flags,
 				  uint64_t data)
 {
@@ -55,7 +56,7 @@ static inline bool xfer_concerned(const struct xfer_cq *cq, const void *context,
 /* Puts a completion last in the queue's reports [locked]. */
 void xfer_cq_report(struct xfer_cq *cq, const struct core_comp *comp);
 
-/* Is there a report? */
+/* Tells whether there is a report. */
 static inline bool xfer_cq_has(const struct xfer_cq *cq)
 {
 	return __atomic_load_n(&cq->count, __ATOMIC_RELAXED);

@@ -200,6 +200,7 @@ static P2P_NOINLINE bool xfer_work_end(struct xfer_req *req, int err)
 	return report;
 }
 
+/* Counts a request that has ended, and reports it where the application wants that. */
 static void xfer_req_report(struct xfer_req *req, int err)
 {
 	struct xfer_ep *ep = req->ctx.ep;

@@ -217,13 +217,14 @@ void xfer_req_set_buffer(struct xfer_req *req, const struct p2p_op *op,
 
 /* Gives back the staging memory that it holds, of which @used bytes were written; or all it has */
 void xfer_req_unstage(struct xfer_req *req, size_t used);
+/* Gives back all that a request holds: memory, its peer, regions, descriptors and lanes. */
 void xfer_req_release(struct xfer_req *req);
 
-/* A request for @op, whose buffer lies in @mem; NULL: none now */
+/* Makes a request for @op, whose buffer lies in @mem; NULL: none now */
 struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct p2p_op *op,
 			      const struct dev_mem *mem);
 
-/* The same for a read or write of at most OP_RMA_MAX pieces of remote memory */
+/* Makes a request for a read or write of at most OP_RMA_MAX pieces of remote memory */
 struct xfer_req *xfer_req_new_rma(struct xfer_ep *ep, const struct p2p_op *op,
 				  const struct dev_mem *mem);
 
@@ -237,7 +238,7 @@ void xfer_req_undo(struct xfer_req *req);
 /* Counts the request, as long as it lives, as one that needs xfer_progress() */
 void xfer_set_busy(struct xfer_req *req);
 
-/* What is under way with a peer is watched, announced or not, once it has answered a greeting. @peer: or NULL */
+/* Has a request's peer watched, announced or not, once it has answered a greeting. @peer: or NULL */
 void xfer_req_watch(struct xfer_req *req, struct xfer_peer *peer);
 
 /* Ends a request: gives back what it holds and reports it (@err: positive, or 0) */
@@ -249,7 +250,7 @@ void xfer_req_end(struct xfer_req *req, int err);
  */
 void xfer_req_report_early(struct xfer_req *req, int err);
 
-/* Is this record a request? Not [locked] */
+/* Tells whether this record is a request. Not [locked] */
 bool xfer_ctx_is_req(const struct xfer_ctx *ctx);
 
 #endif /* P2P_REQ_H */

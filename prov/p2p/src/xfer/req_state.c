@@ -161,6 +161,7 @@ enum xfer_fit xfer_state_fit(enum xfer_state state, enum wire_type type)
 	return xfer_states[state].late & 1u << type ? XFER_LATE : XFER_WRONG;
 }
 
+/* Returns the list that requests of a state are on, or NULL. */
 static struct xfer_list *xfer_state_list(const struct xfer_req *req, enum xfer_state state)
 {
 	switch (xfer_states[state].list) {
@@ -173,6 +174,7 @@ static struct xfer_list *xfer_state_list(const struct xfer_req *req, enum xfer_s
 	}
 }
 
+/* Puts a request last on its state's list. */
 static void xfer_list_add(struct xfer_req *req, struct xfer_list *list)
 {
 	struct xfer_ep *ep = req->ctx.ep;
@@ -185,6 +187,7 @@ static void xfer_list_add(struct xfer_req *req, struct xfer_list *list)
 	}
 }
 
+/* Takes a request off its state's list. */
 static void xfer_list_remove(struct xfer_req *req, struct xfer_list *list)
 {
 	struct xfer_ep *ep = req->ctx.ep;
@@ -208,7 +211,7 @@ void xfer_transfer_recall(struct xfer_req *req)
 	ipc_own_fall(&req->transfer.own);
 }
 
-/* Whose peer will answer to its id */
+/* Makes a request one that is found by its id, as its peer will answer to that */
 static void xfer_chain_add(struct xfer_req *req)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
@@ -218,6 +221,7 @@ static void xfer_chain_add(struct xfer_req *req)
 	req->peer->sends += !req->served;
 }
 
+/* Ends the search for a request by its id, and withdraws what was announced. */
 static void xfer_chain_remove(struct xfer_req *req)
 {
 	struct xfer *xfer = req->ctx.ep->xfer;
@@ -320,7 +324,7 @@ struct xfer_req *xfer_req_find(const struct xfer *xfer, uint64_t id)
 	return NULL;
 }
 
-/* Nobody has it; and its note has a place, if there is one for any */
+/* Tells whether nobody has an id; and its note has a place, if there is one for any */
 static bool xfer_id_fits(struct xfer *xfer, uint64_t id)
 {
 	return !xfer_req_find(xfer, id) &&

@@ -21,15 +21,12 @@ enum xfer_fit {
  */
 void xfer_req_move(struct xfer_req *req, enum xfer_state state);
 
-/*
- * What the table says: does a control message fit a request in this state, and may the second state
- * follow the first? Not [locked]
- */
+/* Tells by the table whether a control message fits a request in this state. Not [locked] */
 enum xfer_fit xfer_state_fit(enum xfer_state state, enum wire_type type);
 bool xfer_state_follows(enum xfer_state state, enum xfer_state next);
 const char *xfer_state_name(enum xfer_state state);
 
-/* The same for what has come: notes that the peer lives, and counts and says what is wrong. */
+/* Tells whether a control message fits a request; logs and counts what is wrong. */
 bool xfer_req_fits(struct xfer_req *req, enum wire_type type);
 
 /* A control message of this type fits nothing here: counts it, and says so once */
@@ -39,19 +36,19 @@ void xfer_message_wrong(struct xfer *xfer, enum wire_type type, const char *wher
 void xfer_req_each(struct xfer *xfer, enum xfer_state state,
 		   void (*step)(struct xfer_req *req));
 
-/* From now on it travels in parts. */
+/* Makes a request one that travels in parts. */
 void xfer_transfer_init(struct xfer_req *req);
 
-/* From now on this peer is at its other end. */
+/* Makes this peer the one at a request's other end. */
 void xfer_req_meet(struct xfer_req *req, struct xfer_peer *peer);
 
-/* What was announced of it is not to be acted on any more: its note comes down, its offer falls */
+/* Withdraws what was announced of a transfer: its note comes down, its offer falls */
 void xfer_transfer_recall(struct xfer_req *req);
 
-/* A number for a transaction that begins here */
+/* Makes an id for a transaction that begins here */
 uint64_t xfer_id_new(struct xfer *xfer);
 
-/* The request under way whose peer answers to this id, or NULL */
+/* Returns the request under way whose peer answers to this id, or NULL */
 struct xfer_req *xfer_req_find(const struct xfer *xfer, uint64_t id);
 
 #endif /* P2P_REQ_STATE_H */

@@ -21,6 +21,7 @@
 
 /* ---- one by one ---- */
 
+/* Gives a record to the core. */
 static ssize_t xfer_out_send(struct xfer_out *out)
 {
 	const struct p2p_op op = xfer_out_op(out);
@@ -90,7 +91,7 @@ static void xfer_ctx_fail(struct xfer_ctx *ctx, ssize_t ret)
 	ctx->done(ctx, &comp);
 }
 
-/* The first one that goes there, or NULL */
+/* Returns the first record that waits for room there, or NULL */
 static struct xfer_out *xfer_outq_find(const struct xfer_ep *ep, fi_addr_t addr)
 {
 	struct xfer_out *out;
@@ -268,15 +269,16 @@ void xfer_outq_flush(struct xfer_ep *ep)
 
 /* ---- in order ---- */
 
-/* It has nothing to wait for but its turn */
+/* Tells whether a request waits for nothing but its turn */
 static bool xfer_sendq_ready(const struct xfer_req *req)
 {
 	return req->state == XFER_READY || req->state == XFER_MARKING;
 }
 
 /*
- * A marker's announcement goes before it: a receiver that has the marker alone cannot tell whose it is.
- * Where the core stops at messages without a receive, what follows the marker may be such a message.
+ * Tells whether a request still has to wait. A marker's announcement goes before it: a receiver that has the
+ * marker alone cannot tell whose it is. Where the core stops at messages without a receive, what follows the
+ * marker may be such a message.
  */
 static bool xfer_sendq_waits(const struct xfer_req *req)
 {
@@ -287,7 +289,7 @@ static bool xfer_sendq_waits(const struct xfer_req *req)
 		xfer_outq_has(ep, req->addr));
 }
 
-/* Control messages go before a marker, and before what the core may stop at. */
+/* Sends waiting control messages before a marker, and before what the core may stop at. */
 static void xfer_letter_precede(const struct xfer_req *req)
 {
 	struct xfer_ep *ep = req->ctx.ep;
@@ -297,6 +299,7 @@ static void xfer_letter_precede(const struct xfer_req *req)
 		xfer_letter_post(ep);
 }
 
+/* Gives the core a request's message or marker, if it is its turn. */
 static ssize_t xfer_sendq_try(struct xfer_req *req)
 {
 	struct iovec iov = {req->host, req->out.len};

@@ -50,7 +50,7 @@ struct xfer_out {
 	size_t len;
 };
 
-/* What the core is asked for. Not [locked]: a lane's thread asks, too */
+/* Turns a record into the op that the core is asked for. Not [locked]: a lane's thread asks, too */
 static inline struct p2p_op xfer_out_op(struct xfer_out *out)
 {
 	return (struct p2p_op){
@@ -75,8 +75,8 @@ void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uin
 ssize_t xfer_out_try(struct xfer_out *out);
 
 /*
- * A receive has been refused as @ret, or, 0, is not any more. As long as one is, progress looks. By how many more there are
- * of those
+ * Counts a record that the core has refused as @ret, or, 0, has taken after that. As long as one is, progress
+ * looks. By how many more there are of those
  */
 int xfer_out_wait(struct xfer_out *out, ssize_t ret);
 
@@ -91,12 +91,12 @@ void xfer_outq_hold(struct xfer_peer *peer);
 void xfer_outq_close(struct xfer_ep *ep);
 
 /*
- * Sends those that wait. Cores may have no room for a dead peer for ever: however many of those there are,
- * the others go on.
+ * Sends records that wait for room. Cores may have no room for a dead peer for ever: however many of those
+ * there are, the others go on.
  */
 void xfer_outq_flush(struct xfer_ep *ep);
 
-/* Control messages that wait for others to go with them go */
+/* Sends control messages that have waited for others to go with them */
 void xfer_letter_post(struct xfer_ep *ep);
 
 /* Those for @addr fail with @status, and are not sent. Pieces and control messages do so at once. */
@@ -110,6 +110,7 @@ void xfer_sendq_flush(struct xfer_ep *ep);
 
 /* Does anything in there go to @addr? The same of what is sent by itself */
 bool xfer_sendq_has(const struct xfer_ep *ep, fi_addr_t addr);
+/* Tells whether a record to this address waits for room. */
 bool xfer_outq_has(const struct xfer_ep *ep, fi_addr_t addr);
 
 /* What may be dropped (@until), and goes to @addr, is dropped now */

@@ -167,7 +167,7 @@ static inline bool wait_ended_set(struct wait_domain *domain)
 	return __atomic_load_n(&domain->dozing, __ATOMIC_SEQ_CST);
 }
 
-/* Has a lane done something since the last time? */
+/* Tells whether a lane has done something since the last time. */
 static inline bool wait_ended_take(struct wait_domain *domain)
 {
 	return __atomic_load_n(&domain->ended, __ATOMIC_RELAXED) &&
@@ -176,16 +176,20 @@ static inline bool wait_ended_take(struct wait_domain *domain)
 
 /* There is news: wakes who sleeps on this point, or on any of the domain [locked]. */
 void wait_wake(struct wait_point *point);
+/* Wakes every sleeper of the domain. */
 void wait_wake_all(struct wait_domain *domain);
 
-/* There is something to do for the thread that moves transfers on, if there is one. The caller holds the domain's lock. */
+/* Wakes the thread that moves transfers on, if there is one. The caller holds the domain's lock. */
 static inline void wait_wake_mover(struct wait_domain *domain)
 {
 	if (domain->mover)
 		wait_wake(domain->mover);
 }
 
-/* That thread may have counted something: wakes who sleeps on the waker, or is about to [locked]. */
+/*
+ * Wakes the sleepers on the waker, or those about to sleep, as that thread may have counted something
+ * [locked].
+ */
 void wait_wake_counted(struct wait_domain *domain);
 
 #endif /* P2P_WAIT_H */

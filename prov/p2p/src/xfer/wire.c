@@ -104,11 +104,13 @@ static const uint8_t wire_parts[WIRE_TYPES] = {
 	[WIRE_LANES] = WIRE_LOADED,
 };
 
+/* Tells whether a message of such parts has an offer. */
 static bool wire_offers(uint8_t parts, const struct wire_msg *msg)
 {
 	return parts & WIRE_OFFERING && msg->flags & WIRE_OFFERED;
 }
 
+/* Tells whether a message of such parts tells where memory may be read. */
 static bool wire_lends(uint8_t parts, const struct wire_msg *msg)
 {
 	return (parts & WIRE_LENDING && msg->flags & WIRE_LENT) ||
@@ -173,13 +175,13 @@ static size_t wire_decode_offer(const void *at, struct ipc_offer *to)
 	return sizeof offer;
 }
 
-/* Version 7 has no token in its head, which is shorter by that */
+/* Returns by how much the head of an older version is shorter: version 7 has no token in it */
 static size_t wire_head_lacks(unsigned int version)
 {
 	return version == WIRE_VERSION_OLD ? sizeof((struct wire_head *) 0)->token : 0;
 }
 
-/* Where the token would be, what is sent of a head lacks @lacks bytes. */
+/* Writes a head without the @lacks bytes that its version has no place for. */
 static size_t wire_encode_head(const struct wire_head *head, size_t lacks, char *at)
 {
 	const size_t before = offsetof(struct wire_head, token);
@@ -190,6 +192,7 @@ static size_t wire_encode_head(const struct wire_head *head, size_t lacks, char 
 	return sizeof *head - lacks;
 }
 
+/* Reads a head without the @lacks bytes that its version has no place for. */
 static void wire_decode_head(const char *at, size_t lacks, struct wire_head *head)
 {
 	const size_t before = offsetof(struct wire_head, token);
@@ -198,7 +201,7 @@ static void wire_decode_head(const char *at, size_t lacks, struct wire_head *hea
 	memcpy((char *) head + before + lacks, at + before, sizeof *head - before - lacks);
 }
 
-/* The length of all that comes before name and payload */
+/* Returns the length of all that comes before name and payload */
 static size_t wire_fixed_size(const struct wire_msg *msg)
 {
 	uint8_t parts = wire_parts[msg->type];
@@ -277,13 +280,13 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 	return at - (char *) buf;
 }
 
-/* Negative, and a number that can be negated */
+/* Tells whether a status is one: negative, and a number that can be negated */
 static bool wire_status_ok(int32_t status)
 {
 	return status < 0 && status > INT32_MIN;
 }
 
-/* Whether the memory that is offered is there */
+/* Says what is wrong with an offer of memory, or NULL */
 static const char *wire_check_offer(const struct wire_msg *msg)
 {
 	const struct ipc_offer *offer = &msg->offer;
@@ -297,7 +300,7 @@ static const char *wire_check_offer(const struct wire_msg *msg)
 	return NULL;
 }
 
-/* What is to come in pieces */
+/* Says what is wrong with an announcement of pieces, or NULL */
 static const char *wire_check_announced(const struct wire_msg *msg)
 {
 	if (msg->len <= WIRE_PLAIN_MAX &&
@@ -343,6 +346,7 @@ static const char *wire_check_lanes(const struct wire_msg *msg)
 	return NULL;
 }
 
+/* Says what no honest peer would have sent in a message, or NULL. */
 static const char *wire_check(const struct wire_msg *msg)
 {
 	if (msg->id & ~WIRE_ID_MASK)
@@ -393,7 +397,7 @@ static const char *wire_check(const struct wire_msg *msg)
 	}
 }
 
-/* What follows the head of @msg, from @at to @end. NULL, or what is wrong with it */
+/* Reads what follows the head of @msg, from @at to @end. NULL, or what is wrong with it */
 static const char *wire_decode_parts(const char *at, const char *end, struct wire_msg *msg)
 {
 	const uint8_t parts = wire_parts[msg->type];

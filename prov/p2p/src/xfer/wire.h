@@ -205,7 +205,7 @@ struct wire_msg {
 /* For the log; any number will do */
 const char *wire_type_name(enum wire_type type);
 
-/* Is it about a request of the receiver's, known by its id, or SUPPLY's @key? */
+/* Tells whether a message is about a request of the receiver's, known by its id, or SUPPLY's @key. */
 static inline bool wire_answers(const struct wire_msg *msg)
 {
 	switch (msg->type) {
@@ -228,7 +228,7 @@ static inline bool wire_resets(const struct wire_msg *msg)
 	       !(msg->flags & (WIRE_ASKS | WIRE_ANSWERS | WIRE_CONFIRMS));
 }
 
-/* The length of @msg, encoded */
+/* Returns the length of @msg, encoded */
 size_t wire_size(const struct wire_msg *msg);
 
 /* Writes @msg to @buf and returns its length there */

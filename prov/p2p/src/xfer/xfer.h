@@ -402,7 +402,10 @@ void xfer_give_back(struct xfer *xfer);
 /* The core wants descriptors of host memory, too. 0 or -FI_ENOMEM; may be called again */
 int xfer_want_local(struct xfer *xfer);
 
-/* Device memory comes, a peer with such memory, or a thread of ours that posts [locked] */
+/*
+ * Puts calls to the core under the lock (QUIRK_SERIAL): device memory comes, a peer with such memory, or a
+ * thread of ours that posts [locked]
+ */
 void xfer_serialise(struct xfer *xfer);
 
 /*
@@ -412,42 +415,45 @@ void xfer_serialise(struct xfer *xfer);
  */
 int xfer_ready(struct xfer *xfer, const struct dev_mem *mem);
 
+/* Tells whether transfers or a thread of ours need the lock and xfer_progress(). */
 static inline bool xfer_busy(const struct xfer *xfer)
 {
 	return __atomic_load_n(&xfer->busy, __ATOMIC_RELAXED) > xfer->serial;
 }
 
-/* The same, without the thread [locked] */
+/* Tells whether anything is under way, apart from the thread that moves it [locked] */
 static inline bool xfer_moving(const struct xfer *xfer)
 {
 	xfer_assert_locked(xfer);
 	return xfer->busy > (unsigned int) xfer->serial + (xfer->wait.mover != NULL);
 }
 
-/* Something may have been counted: what has waited for that begins. Not [locked] */
+/* Begins works whose counter may have reached its threshold. Not [locked] */
 static inline void xfer_works_turn(struct xfer *xfer)
 {
 	if (p2p_unlikely(__atomic_load_n(&xfer->works, __ATOMIC_ACQUIRE)))
 		xfer->works_go(xfer);
 }
 
-/* Whose board the transaction @id is announced on, if it is on one */
+/* Returns the owner of the board that the transaction @id is announced on, if it is on one */
 static inline uint64_t xfer_board_owner(uint64_t id)
 {
 	return id & WIRE_ID_MASK & ~WIRE_ID_RANDOM;
 }
 
-/* Are messages announced here, by markers? Over a hook none are: peers need not know of us. */
+/* Tells whether messages are announced here, by markers. Over a hook none are: peers need not know of us. */
 static inline bool xfer_announces(const struct xfer *xfer)
 {
 	return xfer->marks;
 }
 
+/* Tells whether what this domain has to hear may come to another queue than the one that is read. */
 static inline bool xfer_apart(const struct xfer *xfer)
 {
 	return __atomic_load_n(&xfer->apart, __ATOMIC_RELAXED);
 }
 
+/* Fills in a record of a core operation, and puts it on its endpoint's list. */
 void xfer_ctx_init(struct xfer_ctx *ctx, struct xfer_ep *ep,
 		   void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp),
 		   void (*drop)(struct xfer_ctx *ctx));
@@ -468,7 +474,10 @@ static inline void xfer_open_add(struct xfer *xfer, int change)
 	__atomic_store_n(&xfer->open, xfer->open + (unsigned int) change, __ATOMIC_RELAXED);
 }
 
-/* Are there such? Their peers may be lost, though no request waits. Not [locked] */
+/*
+ * Tells whether there are transfers that a peer's message is about. Their peers may be lost, though no request
+ * waits. Not [locked]
+ */
 static inline bool xfer_open(const struct xfer *xfer)
 {
 	return __atomic_load_n(&xfer->open, __ATOMIC_RELAXED);
