@@ -66,7 +66,7 @@ static bool eager_waits(const struct xfer_req *req)
 	return now - proto->starved < EAGER_STALL || eager_went_without(req);
 }
 
-/* A host buffer for the request: a slot if one fits and is free, else a reserve */
+/* Gets a host buffer for the request: a slot if one fits and is free, else a reserve */
 static int eager_buffer_get(struct xfer_req *req)
 {
 	struct stage *stage = &req->ctx.ep->xfer->stage;
@@ -90,13 +90,16 @@ static int eager_buffer_get(struct xfer_req *req)
 	return 0;
 }
 
-/* The length of the copy under way, or of the next one: pageable memory makes a copy
- * wait in the driver, so it is done a piece at a time. */
+/*
+ * Returns the length of the copy under way, or of the next one: pageable memory makes a copy wait in the
+ * driver, so it is done a piece at a time.
+ */
 static size_t eager_step(const struct xfer_req *req, size_t total)
 {
 	return P2P_MIN(total - req->copied, conf.chunk_size);
 }
 
+/* Begins the next copy between the user's buffer and the request's host buffer. */
 static int eager_copy_next(struct xfer_req *req, enum copy_dir dir, size_t total,
 			   void (*done)(struct copy *copy, int status))
 {
@@ -111,6 +114,7 @@ static int eager_copy_next(struct xfer_req *req, enum copy_dir dir, size_t total
 
 /* ---- sending ---- */
 
+/* Ends the request when the core has sent its message. */
 static void eager_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct xfer_req *req = (struct xfer_req *) ctx;
@@ -131,6 +135,7 @@ static void eager_give_up(struct xfer_req *req, int status)
 	xfer_req_move(req, XFER_READY);
 }
 
+/* Begins the next copy out; behind the last one, puts the message in its turn to be sent. */
 static void eager_copied_out(struct copy *copy, int status)
 {
 	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
@@ -167,6 +172,7 @@ int eager_keep(struct xfer_req *req)
 	return ret;
 }
 
+/* Copies what is to be sent into host memory, at once or in the background, and puts it in its turn. */
 static ssize_t eager_begin(struct xfer_req *req)
 {
 	/* the user's buffer is free when the call returns (FI_INJECT), so the copy cannot wait; or it is the CPU's */
@@ -187,6 +193,7 @@ static ssize_t eager_begin(struct xfer_req *req)
 	return 0;
 }
 
+/* Sends a message whole, from a copy of its bytes. */
 static ssize_t eager_send(struct xfer_req *req)
 {
 	req->ctx.done = eager_sent;
@@ -229,6 +236,7 @@ ssize_t eager_send_followed(struct xfer_req *req, const struct p2p_op *op)
 
 /* ---- receiving ---- */
 
+/* Begins the next copy in; behind the last one, ends the receive. */
 static void eager_copied_in(struct copy *copy, int status)
 {
 	struct xfer_req *req = container_of(copy, struct xfer_req, copy);
@@ -244,7 +252,7 @@ static void eager_copied_in(struct copy *copy, int status)
 		xfer_req_end(req, req->comp.err);
 }
 
-/* The place for what is received [bytes]: all of a slot or reserve, however short the receive */
+/* Returns how many bytes are received in place: all of a slot or reserve, however short the receive */
 static size_t eager_place(const struct xfer_req *req)
 {
 	if (req->slot)
@@ -253,9 +261,9 @@ static size_t eager_place(const struct xfer_req *req)
 }
 
 /*
- * Where the end of a message goes that does not fit the place of its receive, so that the core takes all of it: what is
- * too long is cut here, where its length is known. A core may end the connection over it. NULL: the core takes one
- * place, or there is no memory
+ * Returns the place for the end of a message that does not fit its receive's, so that the core takes all of
+ * it: what is too long is cut here, where its length is known. A core may end the connection over it. NULL:
+ * the core takes one place, or there is no memory
  */
 static const struct stage_reserve *eager_spill(const struct xfer_req *req)
 {
@@ -300,6 +308,7 @@ static void eager_cut(struct xfer_req *req)
 			req->len);
 }
 
+/* Copies a message into the user's buffer, or hands a marker to its protocol. */
 static void eager_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct xfer_req *req = (struct xfer_req *) ctx;
@@ -362,8 +371,8 @@ static void eager_cq_drop(struct xfer_cq *cq)
 }
 
 /*
- * Where the core's CPU touches nothing that is received, the NIC may put it into device
- * memory; else it is received into host memory.
+ * Decides whether the core receives into the user's buffer. Where the core's CPU touches nothing that is
+ * received, the NIC may put it into device memory; else it is received into host memory.
  */
 static int eager_recv_prepare(struct xfer_req *req, void *const *desc)
 {
@@ -390,7 +399,7 @@ static int eager_recv_prepare(struct xfer_req *req, void *const *desc)
 	return eager_buffer_get(req);
 }
 
-/* The places that a receive is staged in: sets them, at most two, and returns their number */
+/* Sets the places that a receive is staged in, at most two, and returns their number */
 static size_t eager_recv_places(const struct xfer_req *req, struct iovec *iov, void **desc)
 {
 	const struct stage_reserve *sink = eager_spill(req);
@@ -427,6 +436,7 @@ ssize_t eager_recv(struct xfer_req *req, const struct p2p_op *op)
 	return core_post(req->ctx.ep, &staged);
 }
 
+/* Sends a message whole: the core takes it from the user's buffer, or from a copy. */
 static ssize_t eager_start(struct xfer_req *req, const struct p2p_op *op)
 {
 	if (req->path.proto != PATH_DIRECT)

@@ -17,6 +17,7 @@ ssize_t eager_send_as(struct xfer_req *req, uint64_t data,
 		      void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp));
 /* of host memory: the core's own send, but we hear of its end */
 ssize_t eager_send_followed(struct xfer_req *req, const struct p2p_op *op);
+/* Posts a receive to the core, into the user's buffer or a copy of ours. */
 ssize_t eager_recv(struct xfer_req *req, const struct p2p_op *op);
 
 /*

@@ -336,7 +336,7 @@ enum xfer_peer_state hello_state(struct xfer_peer *peer)
 	return peer->state;
 }
 
-/* It is lost: that is told once, and the next message tries again. */
+/* Tells once that a peer is lost; the next message tries again. */
 static int hello_lost_once(struct xfer_peer *peer)
 {
 	int status = peer->lost;
@@ -397,8 +397,8 @@ struct xfer_peer *hello_query(struct xfer_ep *ep, fi_addr_t addr, struct path_qu
 }
 
 /*
- * A short message may be offered to a peer on this host, once it has said that it follows up all. A long one is
- * announced by a note, once the peer reads our board. Every device message comes here: what is known is asked first.
+ * Greets a peer on this host and tells it of our board, so that messages may be offered there. A short one may be
+ * once it follows up all, a long one once it reads our board. All device messages come here: facts are asked first.
  */
 static void hello_hope(struct xfer_peer *peer, const struct path_query *query)
 {

@@ -25,18 +25,18 @@
 #include "xfer/peer.h"
 
 /*
- * The record of the peer at @addr, or NULL. What is known of it goes into @query, as far as that is
+ * Returns the record of the peer at @addr, or NULL. What is known of it goes into @query, as far as that is
  * about peers.
  */
 struct xfer_peer *hello_query(struct xfer_ep *ep, fi_addr_t addr, struct path_query *query);
 
-/* The same when something is to be sent there: makes a record, and asks and tells what may be of use */
+/* Makes a record of the peer that something is to be sent to, and asks and tells what may be of use */
 struct xfer_peer *hello_meet(struct xfer_ep *ep, fi_addr_t addr, struct path_query *query);
 
 /* Greets a peer, unless that was done. 0 or a negative error */
 int hello_greet(struct xfer_peer *peer);
 
-/* What is known of a peer now, as it may have had its time to answer */
+/* Returns the state of a peer now, as it may have had its time to answer */
 enum xfer_peer_state hello_state(struct xfer_peer *peer);
 
 /*
@@ -48,7 +48,10 @@ int hello_ready(struct xfer_ep *ep, fi_addr_t addr);
 /* The endpoint has begun: does it follow up all receives? Then it listens, as peers may ask before anything else happens */
 void hello_start(struct xfer_ep *ep);
 
-/* A receive into host memory is followed up; or device memory is in use */
+/*
+ * Ends the trial in which receives into host memory are followed up, when device memory is in use or none has
+ * been for long
+ */
 void hello_trial(struct xfer_ep *ep, bool device);
 
 /* Nothing has come from it for long: tells it once more what it may not have heard. */

@@ -42,13 +42,16 @@ void hello_facts_meet(struct xfer_peer *peer);
 /* Takes from a greeting what a peer says of itself there */
 void hello_facts_learn(struct xfer_peer *peer, const struct wire_msg *msg);
 
-/* Does the peer look for announcements on our board? */
+/* Tells whether the peer looks for announcements on our board. */
 bool hello_reads(const struct xfer_peer *peer);
 
-/* May the peer have lanes (lane.h)? */
+/* Tells whether the peer may have lanes (lane.h). */
 bool hello_lanes(const struct xfer_peer *peer);
 
-/* Was it known, and lost, and has not answered since? It may be dead: nothing is sent before it answers. */
+/*
+ * Tells whether the peer was known, and lost, and has not answered since. It may be dead: nothing is sent
+ * before it answers.
+ */
 bool hello_was_lost(const struct xfer_peer *peer);
 
 /*

@@ -35,6 +35,7 @@
 #include "xfer/req_state.h"
 #include "xfer/sendq.h"
 
+/* Gathers what the choice of a message's path depends on. */
 static struct path_query post_query(struct xfer_ep *ep, const struct p2p_op *op, size_t len)
 {
 	/* of the core we only hear when a message is in the receiver's staging memory */
@@ -67,16 +68,16 @@ static struct path_query post_query(struct xfer_ep *ep, const struct p2p_op *op,
 	};
 }
 
-/* Is a message announced that takes this way? */
+/* Tells whether a message that takes this way is announced. */
 static bool post_announced(enum path_proto proto)
 {
 	return proto == PATH_LENT || proto == PATH_LONG || path_offers(proto);
 }
 
 /*
- * A peer that has not answered a greeting yet may be announced nothing. What is longer than what a core
- * sends as one message waits for that (@waits); the rest takes the way that is right for all. @met: the
- * peer's record, or NULL
+ * Chooses the path of a send. A peer that has not answered a greeting yet may be announced nothing. What is
+ * longer than what a core sends as one message waits for that (@waits); the rest takes the way that is right
+ * for all. @met: the peer's record, or NULL
  */
 static struct path_choice post_choose(struct xfer_req *req, const struct p2p_op *op,
 				      struct xfer_peer **met, bool *waits)
@@ -177,6 +178,7 @@ static ssize_t post_host(struct xfer_req *req, const struct p2p_op *op, bool lan
 	return eager_send_followed(req, op);
 }
 
+/* Sends host memory by the core alone where it can, and makes a request of all else. */
 static ssize_t post_send(struct xfer_ep *ep, const struct p2p_op *op, const struct dev_mem *mem)
 {
 	const struct path_choice host = {FI_P2P_PATH_HOST, PATH_CORE, "host memory"};
@@ -242,8 +244,8 @@ static bool post_resume(struct xfer_req *req)
 }
 
 /*
- * There may be thousands: they are looked at when there is news, and one for each peer in a row. Who goes on may be
- * found to be lost, and take others with it that wait here.
+ * Looks at sends whose peers had not answered. There may be thousands: they are looked at when there is news,
+ * and one for each peer in a row. Who goes on may be found to be lost, and take others with it that wait here.
  */
 static void post_progress(struct xfer *xfer)
 {
@@ -265,7 +267,7 @@ static void post_progress(struct xfer *xfer)
 	}
 }
 
-/* Whether a peer is late is a matter of time. */
+/* Has post_progress() look at waiting sends, as whether a peer is late is a matter of time. */
 static void post_look(struct xfer *xfer, unsigned int passed)
 {
 	struct xfer_ep *ep;
@@ -280,7 +282,9 @@ const struct xfer_proto post_proto = {
 	.watch = post_look,
 };
 
-/* Is it a receive that only has to be under the lock (QUIRK_SERIAL)? The core completes it by itself then. */
+/*
+ * Tells whether a receive only has to be under the lock (QUIRK_SERIAL). The core completes it by itself then.
+ */
 static bool post_recv_alone(const struct xfer_ep *ep, const struct p2p_op *op,
 			    const struct dev_mem *mem)
 {
@@ -288,6 +292,7 @@ static bool post_recv_alone(const struct xfer_ep *ep, const struct p2p_op *op,
 	       mem_iov_len(op->msg.msg_iov, op->msg.iov_count) < xfer_recv_alone(ep, op->flags);
 }
 
+/* Posts a receive: to the core alone, as a peek, for many messages, or as a request. */
 static ssize_t post_recv(struct xfer_ep *ep, const struct p2p_op *op, const struct dev_mem *mem)
 {
 	struct xfer_req *req;
@@ -309,8 +314,8 @@ static ssize_t post_recv(struct xfer_ep *ep, const struct p2p_op *op, const stru
 }
 
 /*
- * What a buffer is, by its descriptors where they tell. @seen: as for mem_classify(). Where one of
- * them is ours and wrong, as it is host memory, @desc becomes none, since the core knows it not.
+ * Finds out what memory a buffer is, by its descriptors where they tell. @seen: as for mem_classify(). Where
+ * one of them is ours and wrong, as it is host memory, @desc becomes none, since the core knows it not.
  */
 static int post_classify(const struct xfer *xfer, const struct iovec *iov, size_t count,
 			 const struct dev_mem *seen, void ***desc, struct dev_mem *mem)
@@ -329,8 +334,8 @@ static int post_classify(const struct xfer *xfer, const struct iovec *iov, size_
 }
 
 /*
- * A buffer without an address may be one of which no byte is used. The core judges that, where we touch no
- * host memory, and if the descriptor is not ours: the core would not know it.
+ * Tells whether a buffer without an address may be one of which no byte is used. The core judges that, where
+ * we touch no host memory, and if the descriptor is not ours: the core would not know it.
  */
 static bool post_is_nowhere(const struct xfer_ep *ep, const struct p2p_op *op)
 {
@@ -339,7 +344,7 @@ static bool post_is_nowhere(const struct xfer_ep *ep, const struct p2p_op *op)
 	       !desc_cache_device(&ep->xfer->descs, op->msg.desc, op->msg.iov_count);
 }
 
-/* May another operation begin, on @mem? 0, -FI_EAGAIN: not now, or an error */
+/* Tells whether another operation may begin, on @mem: 0, -FI_EAGAIN: not now, or an error */
 static int post_ready(struct xfer *xfer, const struct dev_mem *mem)
 {
 	if (cell_scarce(&xfer->cells))

@@ -9,8 +9,8 @@
 #include "xfer/req.h"
 
 /*
- * Any send or receive, of any memory. @op->flags has FI_COMPLETION where the user wants
- * to hear of success. 0, -FI_EAGAIN when there is no room now, or another error.
+ * Posts any send or receive, of any memory. @op->flags has FI_COMPLETION where the user wants to hear of
+ * success. 0, -FI_EAGAIN when there is no room now, or another error.
  */
 ssize_t xfer_post(struct xfer_ep *ep, const struct p2p_op *op);
 

@@ -330,6 +330,7 @@ static void rma_core_push(struct xfer_req *req)
 	rma_core_check(req);
 }
 
+/* Goes on with operations on remote memory that the core does itself, piece by piece. */
 static void rma_core_progress(struct xfer *xfer)
 {
 	xfer_req_each(xfer, XFER_MOVING, rma_core_push);

@@ -8,7 +8,10 @@
 
 #include "xfer/req.h"
 
-/* xfer_req_new_rma(), with what it takes to tell of a write (struct p2p_op.notices) [locked] */
+/*
+ * Makes a request as xfer_req_new_rma() does, with what it takes to tell of a write (struct p2p_op.notices)
+ * [locked]
+ */
 struct xfer_req *rma_notice_req(struct xfer_ep *ep, const struct p2p_op *op,
 				const struct dev_mem *mem);
 

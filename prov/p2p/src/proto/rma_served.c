@@ -79,6 +79,7 @@ _Static_assert(sizeof(struct rma_ask) <= CELL_SIZE, "a request is a cell");
 
 /* ---- asking ---- */
 
+/* Fills a message with what the owner of the memory is asked for. */
 static void rma_served_msg_init(const struct xfer_req *req, enum wire_type type,
 				struct wire_msg *msg)
 {
@@ -114,7 +115,7 @@ static int rma_served_ask(struct xfer_req *req, struct wire_msg *msg)
 
 /* ---- what a request takes along from device memory ---- */
 
-/* Is there a request before this one to the same owner, or (@ask NULL) any? */
+/* Tells whether there is a request before this one to the same owner, or (@ask NULL) any. */
 static bool rma_ask_before(const struct xfer_ep *ep, fi_addr_t addr, const struct rma_ask *ask)
 {
 	const struct rma_ask *other;
@@ -128,6 +129,7 @@ static bool rma_ask_before(const struct xfer_ep *ep, fi_addr_t addr, const struc
 	return false;
 }
 
+/* Gives back the slot and the record of a request whose payload has been copied. */
 static void rma_ask_free(struct rma_ask *ask)
 {
 	struct xfer *xfer = ask->ctx.ep->xfer;
@@ -142,6 +144,7 @@ static void rma_ask_drop(struct xfer_ctx *ctx)
 	rma_ask_free((struct rma_ask *) ctx);
 }
 
+/* Sends the owner a request whose payload is complete; or ends it, if the copy has failed. */
 static void rma_ask_send(struct rma_ask *ask)
 {
 	struct xfer_req *req = ask->req;
@@ -159,6 +162,7 @@ static void rma_ask_send(struct rma_ask *ask)
 	xfer_req_end(req, -status);
 }
 
+/* Sends requests whose payload is complete, unless one before them to the same owner is not. */
 static void rma_ask_flush(struct xfer *xfer)
 {
 	struct rma_ask *ask, *next;
@@ -170,6 +174,7 @@ static void rma_ask_flush(struct xfer *xfer)
 	}
 }
 
+/* Notes that a payload's copy has ended; behind the last one, sends what may go. */
 static void rma_ask_copied(struct copy *copy, int status)
 {
 	struct rma_ask *ask = container_of(copy, struct rma_ask_copy, copy)->ask;
@@ -183,7 +188,7 @@ static void rma_ask_copied(struct copy *copy, int status)
 		rma_ask_flush(xfer);
 }
 
-/* A request for @req with room for a payload; NULL: not now */
+/* Makes a record for @req with room for a payload; NULL: not now */
 static struct rma_ask *rma_ask_new(struct xfer_req *req, const struct wire_msg *msg)
 {
 	struct xfer_ep *ep = req->ctx.ep;
@@ -231,7 +236,7 @@ static void rma_ask_add(struct rma_ask *ask, const struct dev_mem *mem, const st
 		ask->status = ret;
 }
 
-/* The payload is complete, or being copied: 0, or an error when nothing is under way */
+/* Sends a payload that is complete, or leaves it to its copies: 0, or an error when nothing is under way */
 static int rma_ask_begin(struct rma_ask *ask)
 {
 	int status = ask->status;
@@ -315,6 +320,7 @@ static bool rma_served_copies(uint64_t flags, const struct dev_mem *mem, size_t 
 	return mem->ops && len && len <= WIRE_PAYLOAD_MAX && !(flags & FI_INJECT);
 }
 
+/* Begins a write that its target's owner serves: in a control message, lent, or in pieces. */
 static int rma_served_write(struct xfer_req *req)
 {
 	char payload[WIRE_PAYLOAD_MAX];

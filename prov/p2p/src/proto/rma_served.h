@@ -20,12 +20,12 @@ ssize_t rma_served_atomic(struct xfer_ep *ep, const struct p2p_op *op);
 size_t rma_served_atomic_max(enum fi_datatype datatype);
 
 /*
- * What is too long for one control message is offered or lent to the other end, where that may be of
- * use. 0, or -FI_EOPNOTSUPP when it has to be offered and cannot (logged)
+ * Offers or lends the other end what is too long for one control message, where that may be of use. 0, or
+ * -FI_EOPNOTSUPP when it has to be offered and cannot (logged)
  */
 int rma_served_offer(struct xfer_req *req);
 
-/* The answer to a request of ours */
+/* Ends a request of ours as its answer says */
 void rma_served_result(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);
 
 #endif /* P2P_RMA_SERVED_H */

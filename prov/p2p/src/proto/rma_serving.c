@@ -95,11 +95,13 @@ _Static_assert(sizeof(struct rma_job) <= CELL_SIZE, "a job is a cell");
 
 /* ---- ending ---- */
 
+/* Tells whether a peer's request is too long for one message, so that a transfer serves it. */
 static bool rma_job_long(const struct rma_job *job)
 {
 	return job->msg.type != WIRE_ATOMIC && job->msg.len > WIRE_PAYLOAD_MAX;
 }
 
+/* Tells the peer how its request has ended, with the bytes that it asked for. */
 static void rma_job_answer(const struct rma_job *job, int status, const void *payload)
 {
 	const bool data = job->msg.type == WIRE_READ ||
@@ -115,7 +117,7 @@ static void rma_job_answer(const struct rma_job *job, int status, const void *pa
 	ctrl_owed(job->peer, ctrl_tell_among(job->peer, &msg));
 }
 
-/* A short write is done: the application hears of it if it came with data. */
+/* Reports a short write to the application if it came with data. */
 static void rma_job_written(const struct rma_job *job)
 {
 	struct xfer_ep *ep = job->ctx.ep;
@@ -130,6 +132,7 @@ static void rma_job_written(const struct rma_job *job)
 		xfer_cq_report(ep->rxcq, &comp);
 }
 
+/* Ends a job: gives back its slot, its hold on the region, and its record. */
 static void rma_job_free(struct rma_job *job)
 {
 	struct xfer *xfer = job->ctx.ep->xfer;
@@ -154,7 +157,10 @@ static void rma_job_drop(struct xfer_ctx *ctx)
 	rma_job_free((struct rma_job *) ctx);
 }
 
-/* @payload: what a read, or a fetching atomic operation, has found */
+/*
+ * Counts what a peer's request has done, answers it, and ends the job. @payload: what a read, or a fetching
+ * atomic operation, has found
+ */
 static void rma_job_tell(struct rma_job *job, int status, const void *payload)
 {
 	bool wrote = job->msg.type == WIRE_WRITE ||
@@ -198,7 +204,10 @@ static int rma_job_keep_answer(struct rma_job *job, const void *payload)
 	return 0;
 }
 
-/* It has written. False: it is over */
+/*
+ * Answers a request that has written; or makes its bytes durable first, if the peer asks for that. False: it
+ * is over
+ */
 static bool rma_job_end(struct rma_job *job, int status, const void *payload)
 {
 	if (!status && job->commits)
@@ -259,6 +268,7 @@ static bool rma_job_follows(const struct rma_job *before, const struct rma_job *
 	return reads && rma_job_overlaps(before, job);
 }
 
+/* Tells whether a job may go on: it is among the first, and none before it touches the same memory. */
 static bool rma_job_may(const struct rma_job *job, bool reading)
 {
 	const struct rma_job *before;
@@ -281,12 +291,13 @@ static bool rma_job_turn(const struct rma_job *job)
 
 /* ---- staging ---- */
 
+/* Tells whether a job has the slot that it needs, or needs none. */
 static bool rma_job_staged(const struct rma_job *job)
 {
 	return job->slot || !job->reach.mem.ops || rma_job_long(job);
 }
 
-/* Whoever came first gets a slot first. False: none now */
+/* Gets a job a slot, unless an earlier one still wants one. False: none now */
 static bool rma_job_stage(struct rma_job *job)
 {
 	struct xfer *xfer = job->ctx.ep->xfer;
@@ -312,7 +323,7 @@ static bool rma_job_stage(struct rma_job *job)
 	return true;
 }
 
-/* The message that it came with is about to be gone. 0 or -FI_ENOMEM */
+/* Copies what a request brought, as the message that it came with is about to be gone. 0 or -FI_ENOMEM */
 static int rma_job_keep(struct rma_job *job)
 {
 	struct xfer *xfer = job->ctx.ep->xfer;
@@ -340,6 +351,7 @@ static void rma_job_compute(const struct wire_msg *msg, const void *before, void
 		  msg->flags & WIRE_COMPARE ? operand + msg->len : NULL);
 }
 
+/* Ends a job when its bytes are in device memory. */
 static void rma_job_copied_in(struct copy *copy, int status)
 {
 	struct rma_job *job = container_of(copy, struct rma_job, copy);
@@ -348,7 +360,7 @@ static void rma_job_copied_in(struct copy *copy, int status)
 		rma_job_end(job, status, (char *) job->slot->addr + RMA_JOB_BEFORE);
 }
 
-/* False: it is over */
+/* Begins the copy of a job's bytes into device memory. False: it is over */
 static bool rma_job_write(struct rma_job *job)
 {
 	bool computed = job->msg.type == WIRE_ATOMIC && job->reads;
@@ -485,7 +497,7 @@ static bool rma_job_hand_over(struct rma_job *job)
 
 /* ---- beginning ---- */
 
-/* Does what it can. False: it is over, and gone */
+/* Moves a job on as far as it can go. False: it is over, and gone */
 static bool rma_job_go(struct rma_job *job)
 {
 	if (job->state == RMA_JOB_KNOWS)
@@ -509,6 +521,7 @@ static bool rma_job_go(struct rma_job *job)
 	return job->reads ? rma_job_read(job) : rma_job_write(job);
 }
 
+/* Moves peers' requests on, in the order in which they came. */
 static void rma_served_progress(struct xfer *xfer)
 {
 	struct rma_job *job, *next;
@@ -536,7 +549,7 @@ static bool rma_served_atomic_bad(const struct wire_msg *msg)
 	return true;
 }
 
-/* Finds what it is about: 0, or what the peer is told */
+/* Finds the memory that a request is about: 0, or what the peer is told */
 static int rma_job_reach(struct rma_job *job)
 {
 	const struct wire_msg *msg = &job->msg;
@@ -565,6 +578,7 @@ static int rma_job_reach(struct rma_job *job)
 	return -FI_EOPNOTSUPP;
 }
 
+/* Makes a job of a peer's request for our memory, or refuses it. */
 static void rma_served_serve(struct xfer_ep *ep, struct xfer_req *req,
 			     const struct wire_msg *msg)
 {
@@ -610,7 +624,7 @@ static void rma_served_supplied(struct xfer_ep *ep, struct xfer_req *req,
 		xfer_message_wrong(ep->xfer, msg->type, "no long read of that length");
 }
 
-/* The end of a request of ours, or of a message: every FIN comes here */
+/* Ends a request of ours, or a message, as its FIN says: every FIN comes here */
 static void rma_served_fin(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
 	if (req->state == XFER_ASKING)

@@ -113,7 +113,7 @@ static bool rndv_kept_enough(const struct xfer_peer *peer)
 	return peer->open ? xfer_peer_spoke(peer) : keepalive_gone(peer->life.keepalive);
 }
 
-/* Slots that were kept for peers */
+/* Looks whether slots that were kept for peers may be used otherwise */
 static void rndv_keep_look(struct xfer *xfer)
 {
 	struct xfer_req *req, *next;
@@ -168,6 +168,7 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 	}
 }
 
+/* Has pieces without a receive discarded, where they would stall the core. */
 static void rndv_stale_look(struct xfer_ep *ep)
 {
 	/* without a side endpoint pieces come to this one */
@@ -184,7 +185,7 @@ static void rndv_probed(struct xfer_ep *ep, struct xfer_req *req, const struct w
 		rndv_arrivals_answer(msg->peer);
 }
 
-/* Looks after what does not move */
+/* Looks after transfers that do not move */
 static void rndv_watch(struct xfer *xfer, unsigned int passed)
 {
 	struct xfer_ep *ep;
@@ -198,6 +199,7 @@ static void rndv_watch(struct xfer *xfer, unsigned int passed)
 	}
 }
 
+/* Moves all transfers on: reads answers on boards, and begins what there is room for. */
 static void rndv_progress(struct xfer *xfer)
 {
 	if (!xfer->open)

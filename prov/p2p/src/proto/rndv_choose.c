@@ -20,7 +20,7 @@
 #include "xfer/pin.h"
 #include "xfer/req_state.h"
 
-/* Why the sender's memory cannot be read by the core; NULL: it can */
+/* Says why the core cannot read the sender's memory; NULL: it can */
 static const char *rndv_read_not(const struct xfer_arrival *arrival)
 {
 	const struct xfer_req *req = arrival->req;
@@ -41,19 +41,22 @@ static bool rndv_read_host(struct xfer_req *req)
 	return req->pin || !pin_host(req, NULL, true);
 }
 
-/* Is no other message asked for? */
+/* Tells whether no other message is asked for. */
 static bool rndv_alone(const struct xfer *xfer)
 {
 	return TAILQ_EMPTY(&xfer->in[XFER_PULLING]);
 }
 
-/* Bytes in a piece, @most at most. Among others, whose copies and pieces fill the time, only the number of pieces counts. */
+/*
+ * Returns the bytes in a piece, @most at most. Among others, whose copies and pieces fill the time, only the
+ * number of pieces counts.
+ */
 static uint32_t rndv_chunk(const struct xfer *xfer, uint64_t len, size_t most)
 {
 	return (uint32_t) (rndv_alone(xfer) ? cost_piece(len, most) : most);
 }
 
-/* Into pieces; if it has lanes, each gets two, as long as those are not too short. */
+/* Divides a message into pieces; if it has lanes, each gets two, as long as those are not too short. */
 static void rndv_divide(struct xfer_req *req)
 {
 	struct xfer_transfer *transfer = &req->transfer;
@@ -98,7 +101,7 @@ static int rndv_recv_choose(struct xfer_arrival *arrival, void **from)
 	return ret;
 }
 
-/* Announcement and receive have found each other. */
+/* Begins a receive whose announcement and marker have both come. */
 static void rndv_recv_begin(struct xfer_arrival *arrival)
 {
 	struct xfer_req *req = arrival->req;

@@ -12,7 +12,7 @@
 /* Begins to receive what @msg announces, without a marker */
 void rndv_recv_unmarked(struct xfer_req *req, const struct wire_msg *msg);
 
-/* A marker has come to a request's receive (its completion is in req->comp). */
+/* Takes a request whose receive has met a marker (its completion is in req->comp). */
 void rndv_matched(struct xfer_req *req);
 
 #endif /* P2P_RNDV_CHOOSE_H */

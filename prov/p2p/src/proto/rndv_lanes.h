@@ -6,8 +6,8 @@
 #include "proto/rndv_pieces.h"
 
 /*
- * A message that is about to be asked for, with or without others, in @pieces at most: over how many lanes? 0: none.
- * Lanes are offered to its sender, if there may be any: later messages use them.
+ * Chooses how many lanes a message gets that is about to be asked for, with or without others, in @pieces at
+ * most. 0: none. Lanes are offered to its sender, if there may be any: later messages use them.
  */
 unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone, uint64_t pieces);
 
@@ -20,22 +20,22 @@ bool rndv_lanes_carry_host(struct xfer_peer *peer, size_t len);
 /* This peer wants such messages whole: nothing more from host memory is announced to it. */
 void rndv_lanes_whole(struct xfer_peer *peer);
 
-/* So many pieces of a message over @count lanes, or none, are posted at a time. Not [locked] */
+/* Returns how many pieces of a message over @count lanes, or none, are posted at a time. Not [locked] */
 unsigned int rndv_lanes_window(unsigned int count);
 
 /*
- * Its receiver asks for it over so many lanes. False: it did not offer those, or that is forgotten, as it has been removed
- * since. It is told to use none from now on.
+ * Notes over how many lanes a message's receiver asks for it. False: it did not offer those, or that is
+ * forgotten, as it has been removed since. It is told to use none from now on.
  */
 bool rndv_lanes_known(const struct xfer_req *req, unsigned int count);
 
-/* Its receiver asks for pieces: it is told how many lanes are used from now on, if that has changed */
+/* Tells the receiver that asks for pieces how many lanes are used from now on, if that has changed */
 void rndv_lanes_adapt(struct xfer_req *req);
 
 /* A lane of this message has failed. Later messages do without, until lanes have been tried again. */
 void rndv_lanes_failed(struct xfer_req *req);
 
-/* A piece takes its lane, if its message has any */
+/* Gives a piece its lane, if its message has any */
 void rndv_lanes_take(struct rndv_piece *piece);
 
 #endif /* P2P_RNDV_LANES_H */

@@ -317,6 +317,7 @@ static void rndv_lent_close(struct xfer_ep *ep)
 	}
 }
 
+/* Begins reads of lent messages for one endpoint, as far as the core takes them. */
 static void rndv_lent_progress_ep(struct xfer_ep *ep)
 {
 	struct xfer_list *list = &ep->xfer->in[XFER_MOVING];
@@ -337,6 +338,7 @@ static void rndv_lent_progress_ep(struct xfer_ep *ep)
 	}
 }
 
+/* Begins reads of lent messages for every endpoint. */
 static void rndv_lent_progress(struct xfer *xfer)
 {
 	struct xfer_ep *ep;

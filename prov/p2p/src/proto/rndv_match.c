@@ -112,7 +112,7 @@ void rndv_arrival_bind(struct xfer_arrival *arrival, struct xfer_ep *ep)
 		xfer_ctx_init(&arrival->ctx, ep, NULL, rndv_arrival_drop);
 }
 
-/* All that will be known of it is known. */
+/* Notes that all that will be known of an arrival is known. */
 static void rndv_arrival_told(struct xfer_arrival *arrival, struct xfer_ep *ep)
 {
 	rndv_arrival_bind(arrival, ep);
@@ -169,7 +169,7 @@ static void rndv_peek_end(struct xfer_arrival *arrival, struct xfer_req *req)
 	arrival->found(req);
 }
 
-/* What waited for the announcement goes on. */
+/* Moves on what has waited for the announcement. */
 static void rndv_arrival_known(struct xfer_arrival *arrival)
 {
 	struct xfer_req *peek;
@@ -459,7 +459,7 @@ static bool rndv_arrival_due(unsigned int before, unsigned int waited)
 	return times != before / RNDV_ORPHAN && !(times & (times - 1));
 }
 
-/* 0, or why its announcement is not waited for any longer */
+/* Says why an arrival's announcement is not waited for any longer, or 0 */
 static int rndv_arrival_overdue(struct xfer_arrival *arrival, const struct xfer *xfer,
 				unsigned int passed)
 {

@@ -57,17 +57,18 @@ struct xfer_arrival {
 	struct note_look look;
 };
 
-/* The record with this id, or NULL */
+/* Returns the record with this id, or NULL */
 struct xfer_arrival *rndv_arrival_find(const struct xfer *xfer, uint64_t id);
+/* Ends an arrival's record, and all holds on peers that it has. */
 void rndv_arrival_free(struct xfer_arrival *arrival, struct xfer *xfer);
 
-/* The same. A new id makes a record. NULL: no room */
+/* Returns the record with this id, and makes one if there is none. NULL: no room */
 struct xfer_arrival *rndv_arrival_get(struct xfer *xfer, uint64_t id);
 
-/* It concerns @ep, if nothing else is known yet */
+/* Binds an arrival to @ep, if nothing else is known yet */
 void rndv_arrival_bind(struct xfer_arrival *arrival, struct xfer_ep *ep);
 
-/* This is its announcement */
+/* Completes an arrival with its announcement */
 void rndv_arrival_announce(struct xfer_arrival *arrival, struct xfer_ep *ep,
 			   const struct wire_msg *msg);
 
@@ -75,16 +76,19 @@ void rndv_arrival_announce(struct xfer_arrival *arrival, struct xfer_ep *ep,
 void rndv_arrival_lost(struct xfer_arrival *arrival, struct xfer_ep *ep, int status);
 
 /*
- * The marker of a message has come. @ready is called when the announcement is here, too. NULL: that
- * cannot be, and @err is FI_ENOMEM, or FI_EIO for a second marker.
+ * Finds or makes the arrival of a marker that has come. @ready is called when the announcement is here, too.
+ * NULL: that cannot be, and @err is FI_ENOMEM, or FI_EIO for a second marker.
  */
 struct xfer_arrival *rndv_arrival_claim(struct xfer *xfer, uint64_t id,
 					void (*ready)(struct xfer_arrival *arrival), int *err);
 
-/* After rndv_arrival_claim(): the marker has come to @ep, or to another endpoint of its queue */
+/*
+ * Checks an arrival after rndv_arrival_claim(): the marker has come to @ep, or to another endpoint of its
+ * queue
+ */
 void rndv_arrival_check(struct xfer_arrival *arrival, struct xfer_ep *ep);
 
-/* Both for a request that has the marker's completion in req->comp */
+/* Claims the arrival of a marker that a request's receive has met: its completion is in req->comp */
 void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct xfer_arrival *arrival));
 
 /*
@@ -111,12 +115,13 @@ void rndv_arrivals_answer(const struct xfer_peer *peer);
  * known of the message with this id?
  */
 void rndv_arrival_orphan(struct xfer_arrival *arrival, struct xfer *xfer);
+/* Tells whether a message has been given up here, as its sender was lost. */
 bool rndv_orphaned(const struct xfer *xfer, uint64_t id);
 
 /* Puts what the announcement says into the completion of what the marker has matched */
 void rndv_arrival_describe(const struct xfer_arrival *arrival, struct core_comp *comp);
 
-/* A message is announced */
+/* Takes an announcement: makes or completes the arrival of its message */
 void rndv_announced(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);
 
 /*

@@ -102,7 +102,7 @@ static bool rndv_lanes_grow(const struct xfer_req *req)
 						 req->transfer.lanes * (conf.pinned_size / 2));
 }
 
-/* Staging memory for a piece: a slot, or in need any other. False: none now */
+/* Gets staging memory for a piece: a slot, or in need any other. False: none now */
 static bool rndv_piece_stage(struct rndv_piece *piece, enum stage_use use)
 {
 	struct xfer_req *req = piece->req;

@@ -31,7 +31,7 @@ struct rndv_piece {
 	struct iovec iov[P2P_IOV_MAX];
 };
 
-/* Has every piece begun? */
+/* Tells whether every piece has begun. */
 static inline bool rndv_all_begun(const struct xfer_req *req)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
@@ -39,35 +39,38 @@ static inline bool rndv_all_begun(const struct xfer_req *req)
 }
 
 /*
- * The request's next piece, with staging memory if it wants some. NULL: not now. The caller then
- * calls rndv_piece_begun(). rndv_piece_end() ends a piece, and returns its request; rndv_piece_drop()
- * frees one that has not begun.
+ * Makes the request's next piece, with staging memory if it wants some. NULL: not now. The caller then calls
+ * rndv_piece_begun(). rndv_piece_end() ends a piece, and returns its request; rndv_piece_drop() frees one that
+ * has not begun.
  */
 struct rndv_piece *rndv_piece_new(struct xfer_req *req, enum stage_use use,
 				  void (*done)(struct xfer_ctx *ctx,
 					       const struct core_comp *comp));
+/* Counts a piece as begun and in flight. */
 void rndv_piece_begun(struct rndv_piece *piece);
 struct xfer_req *rndv_piece_end(struct rndv_piece *piece);
+/* Gives back a piece's staging memory and its record. */
 void rndv_piece_drop(struct xfer_ctx *ctx);
 
 /*
- * xfer_copy_start() for a transfer, which counts its copies; the second is that of a piece, between its
- * place and its staging memory. @copy.done begins with rndv_copied(), which is false if the endpoint is
- * closing and the record must be left alone.
+ * Begins a copy of a transfer, as xfer_copy_start() does, and counts it. @copy.done begins with rndv_copied(),
+ * which is false if the endpoint is closing and the record must be left alone.
  */
 int rndv_copy(struct xfer_req *req, enum copy_dir dir, const struct iovec *iov, size_t count,
 	      void *host, struct copy *copy);
+/* Begins the copy of a piece between its place in the buffer and its staging memory. */
 int rndv_piece_copy(struct rndv_piece *piece, enum copy_dir dir,
 		    void (*done)(struct copy *copy, int status));
+/* Counts a transfer's copy that has ended. False: its endpoint is closing */
 bool rndv_copied(struct xfer_req *req);
 
 /*
- * A request that has failed ends when nothing of it is in flight any more. But a core may keep what goes
- * to a dead peer for ever. If nothing of that is the user's memory, the user is told now.
+ * Reports a request that has failed, when no copy of its user's buffer is in flight any more. But a core may
+ * keep what goes to a dead peer for ever. If nothing of that is the user's memory, the user is told now.
  */
 void rndv_report_early(struct xfer_req *req);
 
-/* A slot that waits for the request's peer; NULL: none is free, or the rest is left to other peers */
+/* Gets a slot that waits for the request's peer; NULL: none is free, or the rest is left to other peers */
 struct stage_slot *rndv_slot(struct xfer_req *req, enum stage_use use, size_t len);
 
 /*

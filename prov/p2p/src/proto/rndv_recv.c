@@ -35,6 +35,7 @@ static void rndv_recv_fin(struct xfer_req *req)
 		ctrl_owed(req->peer, ctrl_tell(req->peer, &fin));
 }
 
+/* Ends a receive with its status, and forgets its arrival. */
 static void rndv_recv_end(struct xfer_req *req)
 {
 	struct xfer_arrival *arrival = req->transfer.recv.arrival;
@@ -87,9 +88,9 @@ static bool rndv_recv_commit(struct xfer_req *req)
 }
 
 /*
- * All of it is here. What the sender is told last may have to wait: for room in the core, or a
- * connection of the side endpoint. Once it has this message the application may leave us no time
- * for that. A sender that cannot be told is not waited for.
+ * Tells the sender, where that is needed, that all of a message is here, and ends the receive. What the sender
+ * is told last may have to wait: for room in the core, or a connection of the side endpoint. Once it has this
+ * message the application may leave us no time for that. A sender that cannot be told is not waited for.
  */
 static void rndv_recv_done(struct xfer_req *req)
 {
@@ -137,8 +138,10 @@ void rndv_recv_check(struct xfer_req *req)
 	}
 }
 
+/* Begins to copy a piece into the user's buffer when the core has received it. */
 static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *comp);
 
+/* Ends a piece when it has been copied into the user's buffer. */
 static void rndv_piece_copied_in(struct copy *copy, int status)
 {
 	struct rndv_piece *piece = container_of(copy, struct rndv_piece, copy);

@@ -8,8 +8,9 @@
 /* Ends the receive if nothing of it is left */
 void rndv_recv_check(struct xfer_req *req);
 
-/* Posts the pieces that there is room for; the second one piece, if the request has none for want of a slot */
+/* Posts the pieces that there is room for. */
 void rndv_pull(struct xfer_req *req);
+/* Posts one piece if the request has none for want of a slot. */
 void rndv_pull_starved(struct xfer_req *req);
 
 /* Posts no more pieces; @tell: the sender does not know yet */

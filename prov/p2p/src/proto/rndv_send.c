@@ -37,7 +37,7 @@ static bool rndv_goes_whole(const struct xfer_req *req)
 	return req->state == XFER_PUSHING && req->path.proto == PATH_WHOLE;
 }
 
-/* Goes on where nothing is in flight any more. */
+/* Ends, or moves on, a send of which nothing is in flight any more. */
 static void rndv_send_check(struct xfer_req *req)
 {
 	if (req->transfer.in_flight && req->state == XFER_ENDING)
@@ -60,6 +60,7 @@ void rndv_send_end(struct xfer_req *req)
 	xfer_req_end(req, -req->transfer.status);
 }
 
+/* Ends a piece when the core has sent it, and looks whether it was the last. */
 static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp);
 
 void rndv_send_forsake(struct xfer_req *req)
@@ -151,7 +152,10 @@ void rndv_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 	}
 }
 
-/* By a message. How long its memory stands is told by a note beside it, which a process of this host reads, or a NIC */
+/*
+ * Announces by a message. How long its memory stands is told by a note beside it, which a process of this host
+ * reads, or a NIC
+ */
 static int rndv_tell_by_message(struct xfer_req *req, struct wire_msg *msg)
 {
 	struct board *board = &req->ctx.ep->xfer->notes.board;
@@ -177,7 +181,7 @@ static int rndv_tell_by_message(struct xfer_req *req, struct wire_msg *msg)
 	return ctrl_ask(req->peer, msg);
 }
 
-/* Tells the receiver: by a note that it will look for, or a message */
+/* Announces to the receiver: by a note that it will look for, or a message */
 static int rndv_tell(struct xfer_req *req, struct wire_msg *msg)
 {
 	if (msg->type == WIRE_ANNOUNCE && hello_reads(req->peer) && note_tell(req->peer, msg))
@@ -250,7 +254,9 @@ int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 	return ret;
 }
 
-/* Within a host the core is done with a marker when the call returns. False: it is not sent */
+/*
+ * Sends a marker at once: within a host the core is done with it when the call returns. False: it is not sent
+ */
 static bool rndv_marker_inject(struct xfer_req *req)
 {
 	const struct xfer_ep *ep = req->ctx.ep;
@@ -270,7 +276,7 @@ static bool rndv_marker_inject(struct xfer_req *req)
 }
 
 /*
- * What is announced by a note may have its marker sent first: the note is written while that is on
+ * Sends the marker before its announcement, where that is a note: the note is written while the marker is on
  * its way, and the receiver looks again if it is not there. False: the marker has not been sent
  */
 static bool rndv_marker_first(struct xfer_req *req)
@@ -365,7 +371,7 @@ int rndv_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key, 
 	return ret;
 }
 
-/* By its lane, or as all else */
+/* Sends a piece by its lane, or as all else */
 static void rndv_piece_send(struct rndv_piece *piece)
 {
 	P2P_TRACE(piece_send, piece, piece->req, piece->req->transfer.lanes);
@@ -419,6 +425,7 @@ static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 		XFER_PROTO_EACH(ep->xfer, unsent, ep, addr, status);
 }
 
+/* Sends a piece when it has been copied into its slot. */
 static void rndv_piece_copied_out(struct copy *copy, int status)
 {
 	struct rndv_piece *piece = container_of(copy, struct rndv_piece, copy);
@@ -466,7 +473,7 @@ void rndv_push(struct xfer_req *req)
 	rndv_send_over(req);
 }
 
-/* It is known whether a message that was offered has been taken: it is counted. */
+/* Counts by which path a message that was offered goes, now that its receiver has chosen. */
 static void rndv_taken(struct xfer_req *req, enum path_far far)
 {
 	struct path_choice choice = {FI_P2P_PATH_STAGE, PATH_LONG, path_far_reason(far)};
@@ -486,7 +493,7 @@ static void rndv_taken(struct xfer_req *req, enum path_far far)
 		xfer_ep_sent(req->ctx.ep, &choice, req->len);
 }
 
-/* Is a message to be staged, as the receiver wants, that may not be? @proto: as announced */
+/* Tells whether a message may not be staged, though the receiver wants that. @proto: as announced */
 static bool rndv_forbidden(const struct xfer_req *req, enum path_proto proto)
 {
 	enum path_wish wish = req->ctx.ep->wish;
@@ -499,12 +506,13 @@ static bool rndv_forbidden(const struct xfer_req *req, enum path_proto proto)
 	return true;
 }
 
+/* Returns the number of lanes that a CTS asks for. */
 static unsigned int rndv_cts_lanes(const struct wire_msg *msg)
 {
 	return (msg->flags & WIRE_CTS_LANES) >> WIRE_CTS_LANES_SHIFT;
 }
 
-/* Does it ask for what was announced? What is no message cannot be sent whole as one. */
+/* Tells whether a CTS asks for what was announced. What is no message cannot be sent whole as one. */
 static bool rndv_cts_fits(const struct xfer_req *req, const struct wire_msg *msg)
 {
 	const struct stage *stage = &req->ctx.ep->xfer->stage;

@@ -6,10 +6,13 @@
 #include "proto/rndv_pieces.h"
 #include "xfer/wire.h"
 
-/* Begins a send: 0, or an error, and the caller frees the request. */
+/*
+ * Announces a send, and sends its marker before or after that. 0, or an error, and the caller frees the
+ * request.
+ */
 ssize_t rndv_start(struct xfer_req *req, const struct p2p_op *op);
 
-/* It will travel as a transfer, to a peer that is known */
+/* Makes a request a transfer to a peer that is known */
 void rndv_send_init(struct xfer_req *req);
 
 /*
@@ -22,12 +25,12 @@ int rndv_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key, 
 void rndv_send_end(struct xfer_req *req);
 
 /*
- * Tells the receiver what is to come; @key and @addr as @type has them, or where it is lent. The caller
- * moves the request on. 0 or an error (logged): it is as if it had not been called
+ * Announces what is to come; @key and @addr as @type has them, or where it is lent. The caller moves the
+ * request on. 0 or an error (logged): it is as if it had not been called
  */
 int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint64_t addr);
 
-/* It is announced: its marker is next in its turn. */
+/* Puts an announced message's marker in its turn. */
 void rndv_marker_queue(struct xfer_req *req);
 
 /*
@@ -36,7 +39,7 @@ void rndv_marker_queue(struct xfer_req *req);
  */
 void rndv_announce_failure(struct xfer_req *req, int status);
 
-/* How the marker's send has ended; or, of what could not be announced, how that has */
+/* Notes how the marker's send has ended; or, of what could not be announced, how that has */
 void rndv_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp);
 
 /* Begins the pieces that there are credits and slots for */
@@ -48,7 +51,7 @@ void rndv_send_fail(struct xfer_req *req, int status, bool tell);
 /* Its peer is lost: what waits on lanes for it is taken back, and nothing more is given to the core */
 void rndv_send_forsake(struct xfer_req *req);
 
-/* What the receiver says: it asks for pieces, or for the whole message; for more; it has all */
+/* Does what the receiver asks for: pieces, the whole message, more pieces, or nothing as it has all */
 void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);
 void rndv_credit(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);
 void rndv_fin(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);

@@ -23,7 +23,7 @@ void rndv_stale_discard(struct xfer_ep *ep);
 /* The receive of the piece with @tag was taken back: whatever comes with it to @ep, or to its @lane, is received */
 void rndv_stale_expect(struct xfer_ep *ep, int lane, uint64_t tag);
 
-/* Posts those that the core had no room for */
+/* Posts receives for stale pieces that the core had no room for */
 void rndv_stale_retry(struct xfer_ep *ep);
 
 #endif /* P2P_RNDV_STALE_H */

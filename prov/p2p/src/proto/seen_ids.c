@@ -16,6 +16,7 @@ void seen_ids_add(struct seen_ids *seen, uint64_t id)
 	set->count += set->count < SEEN_IDS_WAYS;
 }
 
+/* Tells whether a set has an id. */
 static bool seen_ids_has(const struct seen_ids_set *set, uint64_t id)
 {
 	for (int i = 0; i < set->count; i++) {

@@ -32,9 +32,10 @@ struct seen_ids {
 	struct seen_ids_set few[SEEN_IDS_FEW];
 };
 
+/* Remembers an id, in place of the oldest one of its set if that is full. */
 void seen_ids_add(struct seen_ids *seen, uint64_t id);
 
-/* Has it been announced? */
+/* Tells whether an id is remembered. */
 bool seen_ids_before(const struct seen_ids *seen, uint64_t id);
 
 void seen_ids_fini(struct seen_ids *seen);

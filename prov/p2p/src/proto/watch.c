@@ -67,7 +67,7 @@ static void watch_say(const struct xfer_peer *peer, int status)
 			 text);
 }
 
-/* How long it is until a process that has been silent is asked again [ms] */
+/* Returns how long it is until a process that has been silent is asked again [ms] */
 static unsigned int watch_interval(const struct xfer_life *life)
 {
 	const unsigned int timeout = 1000 * (unsigned int) conf.peer_timeout;
@@ -84,6 +84,7 @@ static unsigned int watch_interval(const struct xfer_life *life)
 	return P2P_MIN(WATCH_ASK << P2P_MIN(life->asks, WATCH_PATIENCE), most);
 }
 
+/* Asks a peer's process for a sign of life when it is time, and takes in what it has answered. */
 static void watch_ask(struct xfer_life *life, unsigned int passed)
 {
 	const unsigned int answers = keepalive_answers(life->keepalive);
@@ -102,6 +103,7 @@ static void watch_ask(struct xfer_life *life, unsigned int passed)
 	keepalive_ask(life->keepalive);
 }
 
+/* Probes a silent peer when it is time, so that the core notices if it is dead. */
 static void watch_probe(struct xfer_peer *peer)
 {
 	const unsigned int timeout = 1000 * (unsigned int) conf.peer_timeout;
@@ -148,7 +150,7 @@ static int watch_lost(struct xfer_peer *peer, unsigned int passed)
 	return hello_was_lost(peer) && peer->life.gone >= WATCH_LAST ? -FI_ECONNRESET : 0;
 }
 
-/* 0, or why a peer is lost */
+/* Looks after one peer: 0, or why it is lost */
 static int watch_peer(struct xfer_peer *peer, unsigned int passed)
 {
 	struct xfer_life *life = &peer->life;
@@ -220,7 +222,10 @@ static void watch_unknown(const struct xfer_ep *ep)
 	}
 }
 
-/* Mostly nothing waits for as long as it takes to come here */
+/*
+ * Looks for messages that the core has had no room for. Mostly nothing waits for as long as it takes to come
+ * here
+ */
 static void watch_unsent_all(struct xfer *xfer)
 {
 	struct xfer_out *out;
@@ -262,7 +267,10 @@ static void watch_lose(struct xfer_peer *peer)
 	xfer_peer_put(peer);
 }
 
-/* The loss of one may take others off the list: so all are looked at before. */
+/*
+ * Looks after all peers with something under way. The loss of one may take others off the list: so all are
+ * looked at before.
+ */
 static void watch_all(struct xfer *xfer, unsigned int passed)
 {
 	bool doomed = false;
