@@ -468,15 +468,7 @@ static struct stage_slot *stage_part_put(struct stage *stage, struct stage_slot 
 	return whole;
 }
 
-/* Divides a slot into parts for one use. */
-static void stage_slot_split(struct stage *stage, struct stage_slot *slot, enum stage_use use)
-{
-	slot->use = use;
-	slot->idle = (1u << STAGE_PARTS) - 1;
-	LIST_INSERT_HEAD(&stage->split[use], slot, entry);
-}
-
-/* Takes a free part if that is enough, or else a free slot that leaves @others. */
+/* Takes a free part if that is enough, or else a free slot, which may be split for that; @others are left. */
 static struct stage_slot *stage_slot_take(struct stage *stage, enum stage_use use, size_t len,
 					  size_t others)
 {
@@ -494,7 +486,9 @@ static struct stage_slot *stage_slot_take(struct stage *stage, enum stage_use us
 	stage->pools[id].idle--;
 	if (!fits || id != STAGE_PIECE)
 		return slot;
-	stage_slot_split(stage, slot, use);
+	slot->use = use;
+	slot->idle = (1u << STAGE_PARTS) - 1;
+	LIST_INSERT_HEAD(&stage->split[use], slot, entry);
 	return stage_part_take(slot);
 }
 

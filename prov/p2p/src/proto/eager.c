@@ -193,15 +193,6 @@ static ssize_t eager_begin(struct xfer_req *req)
 	return 0;
 }
 
-/* Sends a message whole, from a copy of its bytes. */
-static ssize_t eager_send(struct xfer_req *req)
-{
-	req->ctx.done = eager_sent;
-	req->out.data = req->data;
-	req->out.flags = req->op_flags & ~EAGER_OUR_FLAGS;
-	return eager_begin(req);
-}
-
 ssize_t eager_send_as(struct xfer_req *req, uint64_t data,
 		      void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp))
 {
@@ -439,8 +430,12 @@ ssize_t eager_recv(struct xfer_req *req, const struct p2p_op *op)
 /* Sends a message whole: the core takes it from the user's buffer, or from a copy. */
 static ssize_t eager_start(struct xfer_req *req, const struct p2p_op *op)
 {
-	if (req->path.proto != PATH_DIRECT)
-		return eager_send(req);
+	if (req->path.proto != PATH_DIRECT) {
+		req->ctx.done = eager_sent;
+		req->out.data = req->data;
+		req->out.flags = req->op_flags & ~EAGER_OUR_FLAGS;
+		return eager_begin(req);
+	}
 	/* what goes there at once must not overtake what is being copied */
 	if (xfer_sendq_has(req->ctx.ep, op->msg.addr))
 		return -FI_EAGAIN;

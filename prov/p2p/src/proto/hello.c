@@ -282,7 +282,7 @@ static void hello_ask_again(struct xfer_peer *peer)
 	if (peer->ep->quirks & QUIRK_DIRECTED)
 		due = peer->repeats ? UINT64_MAX : peer->facts & HELLO_AWAY ? 0 : hello_late();
 	if (peer->waited < due || peer->lost || peer->facts & HELLO_OTHER ||
-	    xfer_outq_has(peer->via, peer->to))
+	    xfer_outq_find(peer->via, peer->to))
 		return;
 	peer->repeats++;
 	hello_ask(peer, 0);
@@ -322,7 +322,7 @@ enum xfer_peer_state hello_state(struct xfer_peer *peer)
 		return peer->state;
 	/* it cannot have got it, nor anything else, unless only the endpoint beside lacks a connection */
 	if ((peer->via == peer->ep || peer->facts & HELLO_LOST) &&
-	    xfer_outq_has(peer->via, peer->to)) {
+	    xfer_outq_find(peer->via, peer->to)) {
 		if (conf_overdue(peer->waited))
 			xfer_peer_lose(peer, -FI_ETIMEDOUT);
 		else if (hello_deserted(peer))

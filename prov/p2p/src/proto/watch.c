@@ -118,7 +118,7 @@ static void watch_probe(struct xfer_peer *peer)
 	life->probed = life->quiet;
 	life->probes++;
 	/* what waits finds out as much; and cores may have no room for a dead peer for ever */
-	if (xfer_outq_has(peer->via, peer->to))
+	if (xfer_outq_find(peer->via, peer->to))
 		return;
 	hello_remind(peer);
 	ctrl_probe(peer, true);

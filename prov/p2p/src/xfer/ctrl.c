@@ -413,7 +413,7 @@ void ctrl_close(struct xfer_ep *ep)
 bool ctrl_unsent(const struct xfer_ep *ep, fi_addr_t addr)
 {
 	xfer_assert_locked(ep->xfer);
-	return (ep->letter && ep->letter->addr == addr) || xfer_outq_has(ep, addr);
+	return (ep->letter && ep->letter->addr == addr) || xfer_outq_find(ep, addr);
 }
 
 /* Has it room for @len bytes more? */
@@ -445,14 +445,6 @@ static void ctrl_hold(struct ctrl_out *ctrl)
 	ep->letter = &ctrl->out;
 	if (!ep->xfer->passing)
 		wait_wake_mover(&ep->xfer->wait);
-}
-
-/* Fills in the record of a control message, and counts it. */
-static void ctrl_out_init(struct ctrl_out *ctrl, struct xfer_ep *ep, fi_addr_t addr)
-{
-	xfer_out_init(&ctrl->out, ep, addr, ctrl_tag_of(ep, addr), ctrl_sent, ctrl_out_drop);
-	xfer_busy_add(ep->xfer, 1);
-	ep->owed++;
 }
 
 /* Makes the record of a message, with room for @len bytes; NULL: there is none (logged) */
@@ -498,7 +490,9 @@ static int ctrl_send_how(struct xfer_ep *ep, fi_addr_t addr, const struct wire_m
 	ctrl = ctrl_out_new(ep->xfer, waits && among ? CTRL_LETTER : len);
 	if (!ctrl)
 		return -FI_ENOMEM;
-	ctrl_out_init(ctrl, ep, addr);
+	xfer_out_init(&ctrl->out, ep, addr, ctrl_tag_of(ep, addr), ctrl_sent, ctrl_out_drop);
+	xfer_busy_add(ep->xfer, 1);
+	ep->owed++;
 	ctrl->out.until = until;
 	ctrl->out.iov[0].iov_base = ctrl->reserve ? ctrl->reserve->addr : ctrl->buf;
 	ctrl->out.iov[0].iov_len = wire_encode(msg, ctrl->out.iov[0].iov_base);

@@ -91,11 +91,11 @@ static void xfer_ctx_fail(struct xfer_ctx *ctx, ssize_t ret)
 	ctx->done(ctx, &comp);
 }
 
-/* Returns the first record that waits for room there, or NULL */
-static struct xfer_out *xfer_outq_find(const struct xfer_ep *ep, fi_addr_t addr)
+struct xfer_out *xfer_outq_find(const struct xfer_ep *ep, fi_addr_t addr)
 {
 	struct xfer_out *out;
 
+	xfer_assert_locked(ep->xfer);
 	TAILQ_FOREACH(out, &ep->outq, entry) {
 		if (out->addr == addr)
 			return out;
@@ -179,12 +179,6 @@ void xfer_letter_post(struct xfer_ep *ep)
 	ep->letter = NULL;
 	if (out)
 		xfer_out_post(out);
-}
-
-bool xfer_outq_has(const struct xfer_ep *ep, fi_addr_t addr)
-{
-	xfer_assert_locked(ep->xfer);
-	return xfer_outq_find(ep, addr);
 }
 
 void xfer_outq_drop(struct xfer_ep *ep, fi_addr_t addr)
@@ -286,7 +280,7 @@ static bool xfer_sendq_waits(const struct xfer_req *req)
 
 	return !xfer_sendq_ready(req) ||
 	       ((ep->quirks & QUIRK_STALLS || req->state == XFER_MARKING) &&
-		xfer_outq_has(ep, req->addr));
+		xfer_outq_find(ep, req->addr));
 }
 
 /* Sends waiting control messages before a marker, and before what the core may stop at. */

@@ -110,8 +110,8 @@ void xfer_sendq_flush(struct xfer_ep *ep);
 
 /* Does anything in there go to @addr? The same of what is sent by itself */
 bool xfer_sendq_has(const struct xfer_ep *ep, fi_addr_t addr);
-/* Tells whether a record to this address waits for room. */
-bool xfer_outq_has(const struct xfer_ep *ep, fi_addr_t addr);
+/* Returns the first record that waits for room there, or NULL */
+struct xfer_out *xfer_outq_find(const struct xfer_ep *ep, fi_addr_t addr);
 
 /* What may be dropped (@until), and goes to @addr, is dropped now */
 void xfer_outq_drop(struct xfer_ep *ep, fi_addr_t addr);
