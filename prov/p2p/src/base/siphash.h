@@ -16,7 +16,7 @@ struct siphash_key {
 /* Computes the keyed hash SipHash-2-4, which nobody can predict without the key. */
 uint64_t siphash(const struct siphash_key *key, const void *data, size_t len);
 
-/* The same for numbers of 32 bits, each of which comes from one other only (M. Luby, C. Rackoff, 1988) */
+/* Maps numbers of 32 bits to others, one to one, by that hash. (Luby and Rackoff, 1988) */
 uint32_t siphash_permute(const struct siphash_key *key, uint32_t number);
 
 #endif /* P2P_SIPHASH_H */

@@ -284,7 +284,7 @@ static inline bool dev_active(void)
 	       dev_look();
 }
 
-/* May it be so? At the beginning of a call */
+/* Tells, at the beginning of a call, whether any buffer may be device memory. */
 P2P_GLANCE bool dev_glance(void)
 {
 	return p2p_unlikely(*dev_news);

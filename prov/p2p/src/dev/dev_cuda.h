@@ -173,9 +173,9 @@ struct cuda_gate {
 };
 
 /*
- * Makes @ctx current, and has the driver allow this thread all calls while a thread captures a stream: else
- * most of them fail, and end that capture. cuda_leave() undoes both. Gates may be nested. @ctx may be NULL: calls
- * that need no context, or get it from a stream. That does not fail.
+ * Makes @ctx current for the driver's calls. It also allows this thread all calls while a thread captures a
+ * stream: else most of them fail, and end that capture. cuda_leave() undoes both. Gates may be nested. @ctx
+ * may be NULL: calls that need no context, or get it from a stream. That does not fail.
  */
 int cuda_enter(void *ctx, struct cuda_gate *gate);
 /* Gives the thread its context and its capture mode back, after the calls within a gate. */

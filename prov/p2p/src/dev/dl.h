@@ -48,7 +48,7 @@ bool dl_installed(const char *dir, const char *soname);
  */
 void *const *dl_watch(void);
 
-/* Has another library come? The thread sanitizer does not know of the dynamic linker's lock. */
+/* Tells whether another library has come. The thread sanitizer does not know of the dynamic linker's lock. */
 __attribute__((no_sanitize("thread"))) static inline bool dl_news(void *const *watch)
 {
 	return __atomic_load_n(watch, __ATOMIC_RELAXED);

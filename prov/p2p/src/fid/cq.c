@@ -213,8 +213,8 @@ static P2P_NOINLINE ssize_t cq_peek(struct p2p_cq *cq)
 }
 
 /*
- * A read has found nothing: is it time to look elsewhere? It is every 256th time. Several threads
- * may count at once and lose some, which does no harm.
+ * Tells, once in 256 reads that have found nothing, that it is time to look elsewhere. Several threads may
+ * count at once and lose some, which does no harm.
  */
 P2P_GLANCE bool cq_in_vain(struct p2p_cq *cq)
 {

@@ -109,11 +109,11 @@ struct dev_queue *copy_queue(struct copy_engines *engines, const struct dev_mem 
 			     enum copy_dir dir);
 
 /*
- * Starts copying between the pieces of @iov (device memory, @mem its allocation) and the
- * consecutive bytes at @host, for COPY_ACROSS those of an allocation that was opened for
- * @mem's context. Returns 0: @copy->done will be called, from copy_progress(); or a negative
- * error, logged: it will not. Behind others it may begin as late as copy_push(), for several
- * begun together take much less than each by itself.
+ * Starts copying between pieces of device memory (@iov, @mem its allocation) and the consecutive bytes at
+ * @host. For COPY_ACROSS those are of an allocation that was opened for @mem's context.
+ * Returns 0: @copy->done will be called, from copy_progress(); or a negative error, logged: it
+ * will not. Behind others it may begin as late as copy_push(), for several begun together take much less than
+ * each by itself.
  */
 int copy_start(struct copy_engines *engines, const struct dev_mem *mem, enum copy_dir dir,
 	       const struct iovec *iov, size_t count, void *host, struct copy *copy);

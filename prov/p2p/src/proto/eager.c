@@ -91,7 +91,7 @@ static int eager_buffer_get(struct xfer_req *req)
 }
 
 /*
- * Returns the length of the copy under way, or of the next one: pageable memory makes a copy wait in the
+ * Returns the length of the copy under way, or of the next one. Pageable memory makes a copy wait in the
  * driver, so it is done a piece at a time.
  */
 static size_t eager_step(const struct xfer_req *req, size_t total)
@@ -253,7 +253,7 @@ static size_t eager_place(const struct xfer_req *req)
 
 /*
  * Returns the place for the end of a message that does not fit its receive's, so that the core takes all of
- * it: what is too long is cut here, where its length is known. A core may end the connection over it. NULL:
+ * it. What is too long is cut here, where its length is known. A core may end the connection over it. NULL:
  * the core takes one place, or there is no memory
  */
 static const struct stage_reserve *eager_spill(const struct xfer_req *req)

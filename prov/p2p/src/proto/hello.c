@@ -336,7 +336,7 @@ enum xfer_peer_state hello_state(struct xfer_peer *peer)
 	return peer->state;
 }
 
-/* Tells once that a peer is lost; the next message tries again. */
+/* Returns once why a peer was lost, and forgets that: the next message tries anew. */
 static int hello_lost_once(struct xfer_peer *peer)
 {
 	int status = peer->lost;

@@ -276,7 +276,7 @@ static bool rndv_marker_inject(struct xfer_req *req)
 }
 
 /*
- * Sends the marker before its announcement, where that is a note: the note is written while the marker is on
+ * Sends the marker before its announcement, where that is a note. The note is written while the marker is on
  * its way, and the receiver looks again if it is not there. False: the marker has not been sent
  */
 static bool rndv_marker_first(struct xfer_req *req)

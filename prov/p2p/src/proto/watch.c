@@ -67,7 +67,7 @@ static void watch_say(const struct xfer_peer *peer, int status)
 			 text);
 }
 
-/* Returns how long it is until a process that has been silent is asked again [ms] */
+/* Returns how long a process that has been silent is left alone before the next question [ms] */
 static unsigned int watch_interval(const struct xfer_life *life)
 {
 	const unsigned int timeout = 1000 * (unsigned int) conf.peer_timeout;

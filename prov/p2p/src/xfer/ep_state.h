@@ -80,8 +80,8 @@ static inline void xfer_cntr_count(struct xfer *xfer, struct xfer_cntr *cntr, in
 void xfer_ep_limit(struct xfer_ep *ep);
 
 /*
- * If a buffer of @len bytes is host memory, is there nothing of ours to heed? @limit: the
- * endpoint's for that kind of call. At the beginning of a call
+ * Tells whether a buffer of @len bytes needs nothing of ours, if it is host memory. @limit: the endpoint's for
+ * that kind of call. At the beginning of a call
  */
 P2P_GLANCE bool xfer_plain(const void *buf, size_t len, const size_t *limit)
 {

@@ -312,7 +312,7 @@ static inline bool xfer_peer_full(const struct xfer_peer *peer)
  */
 bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr);
 
-/* Gives a forgotten peer an address again, since it was heard. 0 or a negative error: it cannot be answered */
+/* Gives a forgotten peer a new address, since it was heard. 0 or a negative error: it cannot be answered */
 int xfer_peer_recall(struct xfer_peer *peer);
 
 /* The same of all whose domain is @owner: something of one of them is waited for */

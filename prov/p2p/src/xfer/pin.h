@@ -31,7 +31,7 @@ struct path_choice pin_choose(struct xfer_req *req, struct path_query *query);
 
 /*
  * Chooses a path for the core's own read or write of @len bytes of remote memory, whose end here the buffer
- * is: what is chosen becomes the request's path. @far_why: what is wrong with the other end for that; NULL:
+ * is. What is chosen becomes the request's path. @far_why: what is wrong with the other end for that; NULL:
  * nothing. @across_why: why no copy from device to device can do it instead; NULL: one can. 0, or
  * -FI_EOPNOTSUPP when it may not be staged (logged).
  */

@@ -39,8 +39,8 @@ bool xfer_cq_pull(struct xfer_cq *cq);
 struct xfer_ep *xfer_cq_ep(const struct xfer_cq *cq, const struct xfer_ep *after);
 
 /*
- * Deals with a completion that was read from a core's queue, and gives the @report that this
- * leads to if no other one waits: then the order is the core's.
+ * Deals with a completion that was read from a core's queue. It gives the @report that this leads to if no
+ * other one waits: then the order is the core's.
  */
 enum xfer_taken xfer_take(struct xfer_cq *cq, const struct core_comp *comp,
 			  struct core_comp *report);
@@ -62,7 +62,7 @@ static inline bool xfer_cq_has(const struct xfer_cq *cq)
 	return __atomic_load_n(&cq->count, __ATOMIC_RELAXED);
 }
 
-/* Is there a report, or something under way that may lead to one? At the beginning of a call */
+/* Tells whether there is a report, or something under way that may lead to one. At the beginning of a call */
 P2P_GLANCE bool xfer_cq_ours(const struct xfer_cq *cq)
 {
 	return cq->count | cq->xfer->busy;
