@@ -15,7 +15,10 @@
 #include "mem/mem.h"
 #include "xfer/ep_state.h"
 
-/* Is it host memory for sure, and remote memory that the core reaches, and nothing else of ours? */
+/*
+ * Tells whether the core may take a call at once: host memory for sure, and remote memory that the core
+ * reaches.
+ */
 static inline bool rma_direct(const struct p2p_ep *ep, const void *buf, size_t len,
 			      uint64_t key)
 {
@@ -31,7 +34,7 @@ static inline bool rma_direct_iov(const struct p2p_ep *ep, const struct iovec *i
 	       p2p_likely(!(key & ep->xfer.xfer->key_mark));
 }
 
-/* @flags: FI_INJECT, FI_REMOTE_CQ_DATA, or none */
+/* Begins the op of a call. @flags: FI_INJECT, FI_REMOTE_CQ_DATA, or none */
 static inline void rma_init(const struct p2p_ep *ep, struct p2p_op *op, enum fi_op_type type,
 			    uint64_t flags)
 {
@@ -40,7 +43,10 @@ static inline void rma_init(const struct p2p_ep *ep, struct p2p_op *op, enum fi_
 	op_init(op, type, inject ? OP_INJECT : OP_PLAIN, flags | (inject ? 0 : ep->tx_flags));
 }
 
-/* A call that is not direct. If only the look was missing, it is the core's */
+/*
+ * Builds the op of a call that the core may not take at once, and submits it. If only the look was missing, it
+ * is the core's
+ */
 static P2P_NOINLINE ssize_t rma_other(struct p2p_ep *ep, enum fi_op_type type, uint64_t flags,
 				      const void *buf, size_t len, void *desc, fi_addr_t peer,
 				      uint64_t addr, uint64_t key, uint64_t data, void *context)
@@ -113,6 +119,7 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg, uin
 	return rma_submit(fid, FI_OP_READ, msg, flags);
 }
 
+/* Is fi_write(): calls the core at once for plain host memory, or leaves the rest to rma_other(). */
 static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 			 fi_addr_t dest, uint64_t addr, uint64_t key, void *context)
 {

@@ -154,8 +154,9 @@ static P2P_NOINLINE ssize_t submit_recv(struct p2p_ep *ep, struct p2p_op *op)
 /* ---- remote memory ---- */
 
 /*
- * Zero bytes at a device's address are special, too: see rma_core_post(). So is what the runtime
- * does not know: xfer_post_rma() asks again, and may have to tell of an error
+ * Tells whether a read or write is not the core's alone. Zero bytes at a device's address are special, too:
+ * see rma_core_post(). So is what the runtime does not know: xfer_post_rma() asks again, and may have to tell
+ * of an error
  */
 static bool submit_rma_is_special(const struct p2p_ep *ep, const struct p2p_op *op)
 {
@@ -174,6 +175,7 @@ static bool submit_rma_is_special(const struct p2p_ep *ep, const struct p2p_op *
 	return submit_iov_is_special(ep, rma->msg_iov, rma->desc, rma->iov_count, 1, &mem);
 }
 
+/* Checks that the pieces of a buffer and those of remote memory are few enough, and as long. */
 static int submit_rma_check(const struct p2p_ep *ep, const struct fi_msg_rma *rma)
 {
 	size_t len = 0, here;
@@ -206,12 +208,16 @@ static uint64_t submit_arrival(const struct p2p_op *op)
 		       : FI_DELIVERY_COMPLETE;
 }
 
-/* What is fenced may take another way than a write of the core's before it, which has to be there, not just sent. */
+/*
+ * Tells whether a fence has to be ours. What is fenced may take another way than a write of the core's before
+ * it, which has to be there, not just sent.
+ */
 static bool submit_fences(const struct p2p_ep *ep)
 {
 	return ep->xfer.ours & ep->caps & FI_FENCE;
 }
 
+/* Hands a read or write to the core if it can do it alone, or to xfer_post_rma(). */
 static P2P_NOINLINE ssize_t submit_rma(struct p2p_ep *ep, struct p2p_op *op)
 {
 	int ret;

@@ -40,8 +40,8 @@ int hello_greet(struct xfer_peer *peer);
 enum xfer_peer_state hello_state(struct xfer_peer *peer);
 
 /*
- * May a request that is answered go to @addr? 0; -FI_EAGAIN: not yet; -FI_EOPNOTSUPP: nobody there takes
- * it, as far as is known; or why the core does not reach it
+ * Tells whether a request that is answered may go to @addr. 0; -FI_EAGAIN: not yet; -FI_EOPNOTSUPP: nobody
+ * there takes it, as far as is known; or why the core does not reach it
  */
 int hello_ready(struct xfer_ep *ep, fi_addr_t addr);
 

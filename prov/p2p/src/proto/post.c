@@ -418,8 +418,8 @@ int xfer_ask_path(struct xfer_ep *ep, const struct p2p_op *op, struct path_choic
 }
 
 /*
- * Only what is registered with FI_RMA_PMEM can be made durable, and its owner is asked then. Over a hook that
- * is between the core and the application. 0 or -FI_EOPNOTSUPP
+ * Checks that a write may be made durable. Only what is registered with FI_RMA_PMEM can be, and its owner is
+ * asked then. Over a hook that is between the core and the application. 0 or -FI_EOPNOTSUPP
  */
 static int post_check_commit(const struct xfer_ep *ep, uint64_t flags, bool owner)
 {

@@ -21,8 +21,7 @@ ssize_t xfer_post(struct xfer_ep *ep, const struct p2p_op *op);
 int xfer_ask_path(struct xfer_ep *ep, const struct p2p_op *op, struct path_choice *choice);
 
 /*
- * Any read or write of remote memory, or atomic operation on it, that is not the core's
- * alone. As above.
+ * Posts any read or write of remote memory, or atomic operation on it, that is not the core's alone. As above.
  */
 ssize_t xfer_post_rma(struct xfer_ep *ep, const struct p2p_op *op);
 ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct p2p_op *op);
@@ -33,7 +32,7 @@ ssize_t xfer_post_atomic(struct xfer_ep *ep, const struct p2p_op *op);
  */
 ssize_t xfer_post_fence(struct xfer_ep *ep, fi_addr_t addr);
 
-/* Is memory with this key reached by asking its owner, not by the core? */
+/* Tells whether memory with this key is reached by asking its owner, not by the core. */
 static inline bool xfer_key_remote(const struct xfer *xfer, uint64_t key)
 {
 	return xfer->keys_ours || key & xfer->key_mark;

@@ -314,7 +314,7 @@ int rma_served_offer(struct xfer_req *req)
 	return -FI_EOPNOTSUPP;
 }
 
-/* Is this buffer of a short request one that is copied before the request goes? */
+/* Tells whether the buffer of a short request is copied before the request goes. */
 static bool rma_served_copies(uint64_t flags, const struct dev_mem *mem, size_t len)
 {
 	return mem->ops && len && len <= WIRE_PAYLOAD_MAX && !(flags & FI_INJECT);
