@@ -274,16 +274,21 @@ static int start(struct bench *b, const struct bench_kind *kind)
 	return 0;
 }
 
+/* Until the peer has answered a greeting a write is refused: so few are tried, with ever more progress between. */
 static int write_once(struct bench *b, size_t off, size_t len, struct ft_req *req)
 {
+	size_t between = 1;
 	ssize_t ret;
 
 	req->done = false;
 	while ((ret = fi_write(b->ctx.ep, b->tx.addr + off, len, b->tx.desc, b->peer,
 			       b->base + off, b->key, req)) == -FI_EAGAIN) {
-		const int n = ft_progress(&b->ctx);
+		for (size_t i = 0; i < between; i++) {
+			const int n = ft_progress(&b->ctx);
 
-		FT_TRY(n < 0 ? n : 0);
+			FT_TRY(n < 0 ? n : 0);
+		}
+		between *= 2;
 	}
 	return ret ? ft_fail((int) ret, "fi_write", "%zu bytes", len) : 0;
 }
