@@ -238,7 +238,7 @@ void xfer_req_undo(struct xfer_req *req);
 /* Counts the request, as long as it lives, as one that needs xfer_progress() */
 void xfer_set_busy(struct xfer_req *req);
 
-/* Has a request's peer watched, announced or not, once it has answered a greeting. @peer: or NULL */
+/* Binds a request to the record of its peer, which is watched from then on. @peer: or NULL */
 void xfer_req_watch(struct xfer_req *req, struct xfer_peer *peer);
 
 /* Ends a request: gives back what it holds and reports it (@err: positive, or 0) */
