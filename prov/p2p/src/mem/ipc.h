@@ -236,10 +236,7 @@ struct ipc {
 /* @random: a number for this process, if this is the first of its domains */
 void ipc_init(struct ipc *ipc, uint64_t random);
 
-/*
- * Tells whether other processes' memory is kept open. Then ipc_tend() is to be called, now and then. Not
- * [locked]
- */
+/* Tells whether other processes' memory is open here. Then ipc_tend() is to be called now and then. Not [locked] */
 static inline bool ipc_keeps(const struct ipc *ipc)
 {
 	return __atomic_load_n(&ipc->kept, __ATOMIC_RELAXED);

@@ -58,7 +58,7 @@ static inline void region_hold(struct region *region)
 	region->users++;
 }
 
-/* Counts a user of a region off. */
+/* Counts a user of a region off. Not [locked], as above */
 static inline void region_release(struct region *region)
 {
 	region->users--;
