@@ -20,6 +20,7 @@
 
 _Static_assert(sizeof(struct xfer_arrival) <= CELL_SIZE, "an arrival is a cell");
 
+/* Lets go of the peer that was suspected to have sent an arrival's marker. */
 static void rndv_arrival_acquit(struct xfer_arrival *arrival)
 {
 	if (arrival->suspect)
