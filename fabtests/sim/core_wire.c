@@ -217,10 +217,7 @@ static struct core_ep *ep_named(struct core_name name)
 	return NULL;
 }
 
-/*
- * Is it closed, by the process that @by is of? What a process that lies has made up never was an endpoint's, and what the
- * process before had is no crash
- */
+/* Was it an endpoint's of the process that @by is of, and is closed? A process that lies makes names up */
 static bool ep_is_closed(const struct core_ep *by, struct core_name name)
 {
 	const struct core_ep *ep;
