@@ -6,6 +6,7 @@
 #include "unit.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -163,6 +164,53 @@ static void test_scribble(void **state)
 		board_take_down(&board, OWNER + 5);
 	}
 	munmap(words, size);
+	board_close(&board);
+}
+
+#define LOOKS 5000000
+
+/* The length of the first note, which its owner changes all the time */
+static struct {
+	_Atomic int32_t *len;
+	_Atomic bool stop;
+} liar;
+
+static void *lie(void *arg)
+{
+	while (!liar.stop) {
+		*liar.len = 1;
+		*liar.len = BOARD_TEXT_MAX + 64;
+	}
+	return NULL;
+}
+
+/* However often an owner changes a note's length: no more is copied than there is room for */
+static void test_length(void **state)
+{
+	struct board board = {.page = NULL};
+	struct board_far *fars = NULL;
+	uint8_t text[BOARD_TEXT_MAX + 64] = {0};
+	bool seen[2] = {false};
+	pthread_t thread;
+	int len;
+
+	assert_int_equal(board_far_open(&fars, OWNER, board_open(&board, OWNER)), 0);
+	/* the text of the one is followed by the other's id */
+	put_up(&board, OWNER + 1, 7, BOARD_TEXT_MAX);
+	put_up(&board, OWNER + 2, 7, BOARD_TEXT_MAX);
+	liar.len = (_Atomic int32_t *) ((char *) board_word(&board, OWNER + 1) + 16);
+	liar.stop = false;
+	assert_int_equal(pthread_create(&thread, NULL, lie, NULL), 0);
+	for (int i = 0; i < LOOKS || !seen[0] || !seen[1]; i++) {
+		len = board_far_read(fars, OWNER, OWNER + 1, text);
+		assert_true(len == 1 || len == BOARD_TEXT_MAX);
+		seen[len > 1] = true;
+	}
+	liar.stop = true;
+	pthread_join(thread, NULL);
+	for (size_t i = BOARD_TEXT_MAX; i < sizeof text; i++)
+		assert_int_equal(text[i], 0);
+	board_far_close_all(&fars);
 	board_close(&board);
 }
 
@@ -386,7 +434,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_unread),   cmocka_unit_test(test_left),
 	cmocka_unit_test(test_scribble), cmocka_unit_test(test_no_board),
 	cmocka_unit_test(test_many),     cmocka_unit_test(test_processes),
-	cmocka_unit_test(test_child),
+	cmocka_unit_test(test_child),    cmocka_unit_test(test_length),
 };
 
 int main(int argc, char **argv)

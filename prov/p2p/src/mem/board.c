@@ -295,12 +295,6 @@ bool board_answered(struct board *board, uint64_t *id)
 
 /* ---- others' ---- */
 
-static bool board_far_over(const struct board_far *far)
-{
-	return __atomic_load_n(&far->page->magic, __ATOMIC_RELAXED) != BOARD_MAGIC ||
-	       process_ended((pid_t) (far->place >> 32));
-}
-
 static void board_far_free(struct board_far **fars, struct board_far *far)
 {
 	HASH_DEL(*fars, far);
@@ -318,7 +312,8 @@ static bool board_far_room(struct board_far **fars)
 	if (HASH_COUNT(*fars) < BOARD_FAR_MAX)
 		return true;
 	HASH_ITER(hh, *fars, far, next) {
-		if (board_far_over(far))
+		if (__atomic_load_n(&far->page->magic, __ATOMIC_RELAXED) != BOARD_MAGIC ||
+		    process_ended((pid_t) (far->place >> 32)))
 			board_far_free(fars, far);
 	}
 	return HASH_COUNT(*fars) < BOARD_FAR_MAX;
@@ -428,7 +423,9 @@ int board_far_read(struct board_far *fars, uint64_t owner, uint64_t id, void *te
 	note = &far->page->notes[board_index(id)];
 	if (__atomic_load_n(&note->id, __ATOMIC_ACQUIRE) != id)
 		return 0;
-	len = P2P_MIN(__atomic_load_n(&note->len, __ATOMIC_RELAXED), BOARD_TEXT_MAX);
+	/* loaded once: the owner may change it between two looks */
+	len = __atomic_load_n(&note->len, __ATOMIC_RELAXED);
+	len = P2P_MIN(len, BOARD_TEXT_MAX);
 	if (len > 0)
 		memcpy(text, note->text, (size_t) len);
 	/* the text counts only if the note is still the same after the copy */
