@@ -788,6 +788,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_old_bound),
 		cmocka_unit_test(test_note_given_up),
 		cmocka_unit_test(test_note_stale),
+		cmocka_unit_test(test_note_of_nobody),
 		cmocka_unit_test(test_note_untracked),
 		cmocka_unit_test(test_board_late),
 	};

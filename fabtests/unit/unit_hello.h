@@ -63,6 +63,7 @@ void test_owed(void **state);
 
 void test_note_given_up(void **state);
 void test_note_stale(void **state);
+void test_note_of_nobody(void **state);
 void test_note_untracked(void **state);
 void test_board_late(void **state);
 

@@ -67,18 +67,23 @@ static void put_up(uint64_t token)
 	board_show(&theirs, ID, wire_encode(&msg, text));
 }
 
-/* The marker comes, to a receive of the endpoint's */
-static void mark(void)
+/* A marker comes, to a receive of the endpoint's */
+static void mark_as(uint64_t id)
 {
 	struct xfer_arrival *arrival;
 	int err;
 
 	p2p_lock_take(&fake_xfer.lock);
-	arrival = rndv_arrival_claim(&fake_xfer, ID, note_told, &err);
+	arrival = rndv_arrival_claim(&fake_xfer, id, note_told, &err);
 	assert_non_null(arrival);
 	rndv_arrival_bind(arrival, &hello_ep);
 	rndv_arrival_check(arrival, &hello_ep);
 	p2p_lock_drop(&fake_xfer.lock);
+}
+
+static void mark(void)
+{
+	mark_as(ID);
 }
 
 /* It is given up, or bears a token of long ago. It may be there before its marker, or come later. */
@@ -114,6 +119,21 @@ void test_note_stale(void **state)
 	mark();
 	assert_true(told.known);
 	assert_int_equal(told.status, -FI_ECONNABORTED);
+	close_notes();
+}
+
+/* No sender of ours gives a message the number 0. A marker with that waits as others do, and can be given up. */
+void test_note_of_nobody(void **state)
+{
+	open_notes();
+	mark_as(0);
+	mark();
+	assert_false(told.known);
+	p2p_lock_take(&fake_xfer.lock);
+	rndv_arrival_free(rndv_arrival_find(&fake_xfer, 0), &fake_xfer);
+	rndv_arrival_free(rndv_arrival_find(&fake_xfer, ID), &fake_xfer);
+	assert_true(LIST_EMPTY(&fake_xfer.notes.looks));
+	p2p_lock_drop(&fake_xfer.lock);
 	close_notes();
 }
 

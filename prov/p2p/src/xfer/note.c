@@ -83,7 +83,7 @@ static void note_look(struct xfer *xfer, uint64_t id)
 void note_await(struct xfer *xfer, struct note_look *look, uint64_t id)
 {
 	xfer_assert_locked(xfer);
-	if (!look->id)
+	if (!look->entry.le_prev)
 		LIST_INSERT_HEAD(&xfer->notes.looks, look, entry);
 	look->id = id;
 	if (!look->far && board_far_known(xfer->notes.boards, xfer_board_owner(id))) {
@@ -99,7 +99,7 @@ void note_await(struct xfer *xfer, struct note_look *look, uint64_t id)
 void note_await_no_more(struct xfer *xfer, struct note_look *look)
 {
 	xfer_assert_locked(xfer);
-	if (!look->id)
+	if (!look->entry.le_prev)
 		return;
 	LIST_REMOVE(look, entry);
 	xfer->looks -= look->far;

@@ -14,7 +14,7 @@ struct xfer;
 struct xfer_peer;
 
 /**
- * struct note_look - the note @id is looked for, if that is not 0.
+ * struct note_look - the note @id is looked for, if @entry.le_prev is not NULL. A marker may have any id.
  * @far:	the board that it would be on is mapped
  */
 struct note_look {
