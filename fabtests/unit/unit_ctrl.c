@@ -175,8 +175,12 @@ static void test_close(void **state)
 	fake_stop();
 }
 
-/* So many messages wait in the core for receives. It gives out all of one sender's before the other's. */
+/*
+ * So many messages wait in the core for receives. It gives out all of one sender's before the other's. @among: with as many
+ * completions of the application's as a read has room for
+ */
 static unsigned int waiting[FAKE_PEERS];
+static bool among;
 
 static ssize_t read_waiting(struct fid_cq *cq, void *buf, size_t count)
 {
@@ -196,13 +200,14 @@ static ssize_t read_waiting(struct fid_cq *cq, void *buf, size_t count)
 			.len = wire_encode(&msg, op.buf),
 		};
 	}
+	while (among && read && read < count)
+		entries[read++] = (struct fi_cq_tagged_entry){.flags = FI_SEND};
 	return read ? (ssize_t) read : -FI_EAGAIN;
 }
 
-/* One that has as many messages under way as it may does not keep others from being heard. */
-static void test_crowd(void **state)
+static struct fi_ops_cq *start_crowd(unsigned int alive, unsigned int other)
 {
-	struct fi_ops_cq ops = {.size = sizeof ops, .read = read_waiting};
+	static struct fi_ops_cq ops = {.size = sizeof ops, .read = read_waiting};
 	struct fi_ops_cq *before;
 
 	start();
@@ -212,11 +217,40 @@ static void test_crowd(void **state)
 	ep.inbox.wanted = 0;
 	ctrl_listen(&ep);
 	p2p_lock_drop(&fake_xfer.lock);
-	waiting[FAKE_ALIVE] = XFER_PEER_SENDS;
-	waiting[FAKE_OTHER] = 1;
+	waiting[FAKE_ALIVE] = alive;
+	waiting[FAKE_OTHER] = other;
+	return before;
+}
+
+/* One that has as many messages under way as it may does not keep others from being heard. */
+static void test_crowd(void **state)
+{
+	struct fi_ops_cq *before = start_crowd(XFER_PEER_SENDS, 1);
+
 	xfer_progress(&fake_xfer);
 	assert_int_equal(waiting[FAKE_ALIVE], 0);
 	assert_int_equal(waiting[FAKE_OTHER], 0);
+	fake_cq.core->ops = before;
+	stop();
+}
+
+/* The application does not read what comes with them: what there is no room for stays in the core. */
+static void test_crowd_unread(void **state)
+{
+	struct fi_ops_cq *before = start_crowd(4 * XFER_PEER_SENDS, 0);
+	const uint32_t others = CELL_COUNT - CELL_SPARE - 64;
+	struct core_comp comp;
+
+	fake_xfer.cells.touched += others;
+	fake_xfer.cells.used += others;
+	for (among = true; waiting[FAKE_ALIVE];) {
+		xfer_progress(&fake_xfer);
+		assert_int_equal(fake_cq.failed, 0);
+		while (xfer_cq_next(&fake_cq, false, &comp) == 1)
+			assert_int_equal(comp.flags, FI_SEND);
+	}
+	among = false;
+	fake_xfer.cells.used -= others;
 	fake_cq.core->ops = before;
 	stop();
 }
@@ -226,7 +260,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_together), cmocka_unit_test(test_apart),
 		cmocka_unit_test(test_no_room),  cmocka_unit_test(test_close),
-		cmocka_unit_test(test_crowd),
+		cmocka_unit_test(test_crowd),    cmocka_unit_test(test_crowd_unread),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -201,8 +201,9 @@ bool xfer_cq_pull(struct xfer_cq *cq)
 				xfer_cq_report(cq, &comp);
 		}
 		reads++;
-	} while ((cq->heard > 1 && reads < XFER_READS_HEARD) ||
-		 (ret == XFER_READ_BATCH && reads < XFER_READS_MAX));
+	} while (
+		(cq->heard > 1 && reads < XFER_READS_HEARD && !cell_scarce(&cq->xfer->cells)) ||
+		(ret == XFER_READ_BATCH && reads < XFER_READS_MAX));
 	if (ret == -FI_EAVAIL) {
 		if (core_comp_from_error(cq->core, &comp))
 			return false;
