@@ -199,7 +199,7 @@ static void rndv_watch(struct xfer *xfer, unsigned int passed)
 	}
 }
 
-/* Moves all transfers on: reads answers on boards, and begins what there is room for. */
+/* Moves all transfers on: begins what there is room for. */
 static void rndv_progress(struct xfer *xfer)
 {
 	if (!xfer->open)
