@@ -181,16 +181,48 @@ static void test_close(void **state)
  */
 static unsigned int waiting[FAKE_PEERS];
 static bool among;
+/* The one sender asks for answers, and sends a message for each that it gets */
+static bool goes_on;
+
+/* How many messages has it been sent with one of the core's? */
+static unsigned int answers(const struct fake_op *op)
+{
+	unsigned int count = 0;
+	struct wire_msg msg;
+	const char *why;
+
+	for (size_t at = 0; at < op->text_len; at += msg.size, count++)
+		assert_int_equal(wire_decode(op->text + at, op->text_len - at, &msg, &why), 0);
+	return count;
+}
 
 static ssize_t read_waiting(struct fid_cq *cq, void *buf, size_t count)
 {
 	struct fi_cq_tagged_entry *entries = buf;
-	size_t receives = fake.count, read = 0;
+	size_t receives, read = 0;
+	struct fake_op sent;
 
+	for (size_t i = 0; goes_on && i < fake.count && read < count;) {
+		if (fake.held[i].kind != FAKE_SEND) {
+			i++;
+			continue;
+		}
+		sent = fake_take(i);
+		waiting[FAKE_ALIVE] += answers(&sent);
+		entries[read++] = (struct fi_cq_tagged_entry){
+			.op_context = sent.context,
+			.flags = FI_SEND,
+		};
+	}
+	receives = fake.count;
 	while (receives-- && (waiting[FAKE_ALIVE] || waiting[FAKE_OTHER])) {
 		const fi_addr_t from = waiting[FAKE_ALIVE] ? FAKE_ALIVE : FAKE_OTHER;
 		const struct fake_op op = fake_take(0);
-		const struct wire_msg msg = {.type = WIRE_PROBE, .token = FAKE_TOKEN(from)};
+		const struct wire_msg msg = {
+			.type = WIRE_PROBE,
+			.flags = goes_on && from == FAKE_ALIVE ? WIRE_ASKS : 0,
+			.token = FAKE_TOKEN(from),
+		};
 
 		assert_int_equal(op.kind, FAKE_RECV);
 		waiting[from]--;
@@ -234,6 +266,19 @@ static void test_crowd(void **state)
 	stop();
 }
 
+/* Nor does one that sends another for each that is answered. */
+static void test_crowd_goes_on(void **state)
+{
+	struct fi_ops_cq *before = start_crowd(XFER_PEER_SENDS, 1);
+
+	goes_on = true;
+	xfer_progress(&fake_xfer);
+	assert_int_equal(waiting[FAKE_OTHER], 0);
+	goes_on = false;
+	fake_cq.core->ops = before;
+	stop();
+}
+
 /* The application does not read what comes with them: what there is no room for stays in the core. */
 static void test_crowd_unread(void **state)
 {
@@ -258,9 +303,10 @@ static void test_crowd_unread(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_together), cmocka_unit_test(test_apart),
-		cmocka_unit_test(test_no_room),  cmocka_unit_test(test_close),
-		cmocka_unit_test(test_crowd),    cmocka_unit_test(test_crowd_unread),
+		cmocka_unit_test(test_together),      cmocka_unit_test(test_apart),
+		cmocka_unit_test(test_no_room),       cmocka_unit_test(test_close),
+		cmocka_unit_test(test_crowd),         cmocka_unit_test(test_crowd_unread),
+		cmocka_unit_test(test_crowd_goes_on),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

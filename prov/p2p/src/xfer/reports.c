@@ -192,6 +192,7 @@ bool xfer_cq_pull(struct xfer_cq *cq)
 
 	xfer_assert_locked(cq->xfer);
 	do {
+		cq->hears = reads && cq->heard > 1;
 		cq->heard = 0;
 		ret = xfer_cq_read(cq, entries, XFER_READ_BATCH, src);
 		for (ssize_t i = 0; i < ret; i++) {
@@ -204,6 +205,7 @@ bool xfer_cq_pull(struct xfer_cq *cq)
 	} while (
 		(cq->heard > 1 && reads < XFER_READS_HEARD && !cell_scarce(&cq->xfer->cells)) ||
 		(ret == XFER_READ_BATCH && reads < XFER_READS_MAX));
+	cq->hears = false;
 	if (ret == -FI_EAVAIL) {
 		if (core_comp_from_error(cq->core, &comp))
 			return false;

@@ -162,9 +162,11 @@ static void xfer_outq_add(struct xfer_ep *ep, struct xfer_out *out)
 void xfer_out_post(struct xfer_out *out)
 {
 	struct xfer_ep *ep = out->ctx.ep;
+	/* whoever is answered meanwhile sends more */
+	const bool waits = !TAILQ_EMPTY(&ep->outq) || (ep->rxcq && ep->rxcq->hears);
 
 	xfer_assert_locked(out->ctx.ep->xfer);
-	out->ret = out->lane >= 0 || TAILQ_EMPTY(&ep->outq) ? xfer_out_try(out) : -FI_EAGAIN;
+	out->ret = out->lane < 0 && waits ? -FI_EAGAIN : xfer_out_try(out);
 	if (!out->ret)
 		return;
 	xfer_outq_add(ep, out);

@@ -80,7 +80,7 @@ ssize_t xfer_out_try(struct xfer_out *out);
  */
 int xfer_out_wait(struct xfer_out *out, ssize_t ret);
 
-/* Sends a record by itself: now or, when the core has no room, in progress */
+/* Sends a record by itself: now or, when the core has no room or more is read before, in progress */
 void xfer_out_post(struct xfer_out *out);
 
 /* Takes back a receive, or anything that waits on a lane; it ends with FI_ECANCELED, unless it has ended otherwise */

@@ -111,7 +111,7 @@ struct xfer_work {
  * @point:	where to sleep until there is something to read, or NULL
  * @reports:	what is delivered before anything is read from @core
  * @reader:	where a read under way takes its completion, if no report waits before it; or NULL
- * @heard:	so many control messages were in the last read of @core
+ * @heard:	so many control messages were in the last read of @core; @hears: more wait, and are read before any is answered
  * @failed:	the error that reading @core ended with, once it cannot be read any more
  */
 struct xfer_cq {
@@ -127,6 +127,7 @@ struct xfer_cq {
 	struct xfer_reports reports;
 	struct core_comp *reader;
 	unsigned int heard;
+	bool hears;
 	int failed;
 	LIST_ENTRY(xfer_cq) entry;
 };
