@@ -42,8 +42,10 @@ bool note_tell(struct xfer_peer *peer, struct wire_msg *msg);
 /* Gives up the note @id, for the reason @status, and what tells that its memory stands: from now on it does not */
 void note_give_up(struct xfer *xfer, uint64_t id, int status);
 
-/* Looks for the note @id, now and in each pass, until it is dispatched: by then the second has been called */
+/* Looks for the note @id, now and in each pass, until note_await_no_more(): that is called before it is dispatched */
 void note_await(struct xfer *xfer, struct note_look *look, uint64_t id);
+
+/* Looks no more, if it does */
 void note_await_no_more(struct xfer *xfer, struct note_look *look);
 
 /* Looks for all that is awaited, and for answers */

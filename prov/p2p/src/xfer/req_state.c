@@ -232,6 +232,7 @@ static void xfer_chain_remove(struct xfer_req *req)
 	xfer_transfer_recall(req);
 }
 
+/* Would answers find the request by its id, in that state? */
 static bool xfer_state_found(const struct xfer_req *req, enum xfer_state state)
 {
 	return xfer_states[state].found && !(state == XFER_ENDING && req->recv);
