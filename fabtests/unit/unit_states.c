@@ -414,6 +414,7 @@ int main(int argc, char **argv)
 		TEST(test_waits_unasked),
 		TEST(test_waits_unposted),
 		TEST(test_waits_unknown),
+		TEST(test_waits_behind_write),
 	};
 	const struct unit unit = {
 		.tests = tests,

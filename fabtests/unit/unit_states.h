@@ -217,6 +217,7 @@ void test_waits_unread(void **state);
 void test_waits_unasked(void **state);
 void test_waits_unposted(void **state);
 void test_waits_unknown(void **state);
+void test_waits_behind_write(void **state);
 void test_offer_fell(void **state);
 void test_offer_unnoted(void **state);
 

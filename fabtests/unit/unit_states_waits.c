@@ -6,12 +6,14 @@
 #include <rdma/fi_errno.h>
 
 #include "base/conf.h"
+#include "mem/mem.h"
 #include "proto/hello_facts.h"
 #include "proto/post.h"
 #include "proto/proto.h"
 #include "proto/rndv_stale.h"
 #include "xfer/loss.h"
 #include "xfer/progress.h"
+#include "xfer/region.h"
 #include "xfer/reports.h"
 
 /* So often progress is made without news */
@@ -383,6 +385,44 @@ void test_waits_unknown(void **state)
 	assert_int_equal(xfer_cq_next(&fake_cq, true, &comp), 1);
 	assert_int_equal(comp.err, FI_ECONNABORTED);
 	finish(0);
+}
+
+/*
+ * A peer's long write waits until a short one before it is in its place. The pass in which that ends asks for pieces: an
+ * application that sleeps then makes no other one before something comes.
+ */
+void test_waits_behind_write(void **state)
+{
+	struct wire_msg msg = *said_msg(SAID_WRITE);
+	struct xfer_list *pulling = &fake_xfer.in[XFER_PULLING];
+	struct region region = {
+		.key = SCENE_KEY_MARK | 8,
+		.access = FI_REMOTE_WRITE,
+		.iov = {{unit_dev_alloc(SCENE_SHORT), SCENE_SHORT}},
+		.count = 1,
+		.len = SCENE_SHORT,
+	};
+
+	assert_int_equal(mem_classify(region.iov, 1, NULL, &region.mem), 0);
+	p2p_lock_take(&fake_xfer.lock);
+	assert_int_equal(region_add(&fake_xfer, &region, false), 0);
+	p2p_lock_drop(&fake_xfer.lock);
+	scene_open(&scene, NULL);
+	msg.id = SCENE_ID + 1;
+	msg.key = region.key;
+	scene_dispatch(&scene, &msg);
+	scene_say(&scene, SAID_WRITE_LONG);
+	assert_true(TAILQ_EMPTY(pulling));
+	scene_copy();
+	scene.req = TAILQ_FIRST(pulling);
+	assert_non_null(scene.req);
+	assert_int_equal(scene.req->transfer.next, SCENE_PIECES);
+	assert_int_equal(scene.req->transfer.recv.granted, 0);
+	finish(0);
+	p2p_lock_take(&fake_xfer.lock);
+	assert_int_equal(region_remove(&fake_xfer, &region), 0);
+	p2p_lock_drop(&fake_xfer.lock);
+	unit_dev_free(region.iov[0].iov_base);
 }
 
 /* Pieces that never come do not take all of the core's receives: the oldest are given up. */

@@ -41,11 +41,11 @@ static void proto_ep_fini(struct xfer_ep *ep)
 	free(ep->proto);
 }
 
-/* In the order in which progress asks them */
+/* In the order in which progress asks them: a long write that may begin has its pieces asked for in the same pass */
 static const struct xfer_proto *const proto_table[] = {
-	&rndv_proto,       &rma_core_proto, &rma_served_proto, &rma_notice_proto,
-	&rndv_lent_proto,  &eager_proto,    &multi_recv_proto, &hello_proto,
-	&rndv_lanes_proto, &post_proto,     &watch_proto,      NULL,
+	&rma_served_proto, &rndv_proto,  &rma_core_proto,   &rma_notice_proto,
+	&rndv_lent_proto,  &eager_proto, &multi_recv_proto, &hello_proto,
+	&rndv_lanes_proto, &post_proto,  &watch_proto,      NULL,
 };
 
 static const struct xfer_proto *const proto_table_alone[] = {&rma_core_proto, &eager_proto,
