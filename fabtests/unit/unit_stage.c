@@ -164,7 +164,7 @@ static void check_none(struct stage *stage)
 
 	for (int use = STAGE_WHOLE_OUT; use <= STAGE_COPY; use++) {
 		for (size_t i = 0; i < UNIT_COUNT(lens); i++) {
-			assert_false(stage_slot_free(stage, use, lens[i]));
+			assert_false(stage_slot_free(stage, use, lens[i], NULL));
 			assert_null(stage_slot_get(stage, use, lens[i]));
 		}
 	}
@@ -273,7 +273,7 @@ static enum stage_pool_id take_all(struct stage *stage, enum stage_use use, size
 	enum stage_pool_id last = first;
 	struct stage_slot *slot;
 
-	while (stage_slot_free(stage, use, len)) {
+	while (stage_slot_free(stage, use, len, NULL)) {
 		slot = stage_slot_get(stage, use, len);
 		assert_non_null(slot);
 		/* greater ones after smaller ones; but pieces have theirs first */
@@ -328,8 +328,8 @@ static void check_whole(struct stage *stage, bool in, size_t len)
 		assert_int_equal(last, STAGE_PIECE);
 		check_left(stage, 3);
 	}
-	assert_true(stage_slot_free(stage, STAGE_PIECE_IN, conf.chunk_size));
-	assert_true(stage_slot_free(stage, STAGE_PIECE_OUT, conf.chunk_size));
+	assert_true(stage_slot_free(stage, STAGE_PIECE_IN, conf.chunk_size, NULL));
+	assert_true(stage_slot_free(stage, STAGE_PIECE_OUT, conf.chunk_size, NULL));
 	/* nor what is held during copies */
 	assert_int_equal(stage->pools[STAGE_BRIEF].idle, stage->pools[STAGE_BRIEF].count);
 	for (int i = STAGE_TINY_OUT; i < STAGE_BRIEF; i++) {
@@ -405,7 +405,7 @@ static void check_piece(struct stage *stage, size_t len, bool whole_first)
 	check_left(stage, 6);
 	check_short(stage, STAGE_PIECE_IN, len, whole_first);
 	if (conf.chunk_size > stage->pools[STAGE_SHORT_IN].size)
-		assert_false(stage_slot_free(stage, STAGE_WHOLE_IN, conf.chunk_size));
+		assert_false(stage_slot_free(stage, STAGE_WHOLE_IN, conf.chunk_size, NULL));
 	take_all(stage, STAGE_PIECE_OUT, len, STAGE_PIECE, &taken);
 	assert_int_equal(stage->pools[STAGE_PIECE].idle, 0);
 	check_short(stage, STAGE_PIECE_OUT, len, whole_first);
@@ -475,7 +475,7 @@ static void check_share(struct stage *stage, enum stage_use use)
 	assert_in_range(take_share(stage, use, &held[1], &taken), 1, most);
 	assert_int_equal(held[0], STAGE_PARTS * most);
 
-	for (; stage_slot_free(stage, use, conf.chunk_size); many++) {
+	for (; stage_slot_free(stage, use, conf.chunk_size, NULL); many++) {
 		assert_true(many < UNIT_COUNT(others));
 		slot = stage_slot_share(stage, use, conf.chunk_size, &others[many]);
 		LIST_INSERT_HEAD(&taken, slot, entry);
@@ -512,13 +512,14 @@ static void test_brief(void **state)
 	count = drain(&stage, STAGE_BRIEF, &slots);
 	/* an atomic operation has operands, compare values, and the memory before and after */
 	assert_true(stage.pools[STAGE_BRIEF].size >= 2 * WIRE_PAYLOAD_MAX);
-	assert_false(stage_slot_free(&stage, STAGE_COPY, 1));
+	assert_false(stage_slot_free(&stage, STAGE_COPY, 1, NULL));
 	for (int pool = 0; pool < STAGE_BRIEF; pool++)
 		assert_int_equal(stage.pools[pool].idle, stage.pools[pool].count);
 	while (count--)
 		stage_slot_put(&stage, slots[count]);
-	assert_true(stage_slot_free(&stage, STAGE_COPY, 1));
-	assert_false(stage_slot_free(&stage, STAGE_COPY, stage.pools[STAGE_BRIEF].size + 1));
+	assert_true(stage_slot_free(&stage, STAGE_COPY, 1, NULL));
+	assert_false(
+		stage_slot_free(&stage, STAGE_COPY, stage.pools[STAGE_BRIEF].size + 1, NULL));
 	free(slots);
 	stage_fini(&stage);
 }

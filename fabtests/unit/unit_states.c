@@ -410,6 +410,7 @@ int main(int argc, char **argv)
 		TEST(test_waits_unlent),
 		TEST(test_waits_kept),
 		TEST(test_waits_injected),
+		TEST(test_waits_shared),
 		TEST(test_waits_unread),
 		TEST(test_waits_unasked),
 		TEST(test_waits_unposted),

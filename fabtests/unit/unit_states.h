@@ -213,6 +213,7 @@ void test_waits_unpinned(void **state);
 void test_waits_unlent(void **state);
 void test_waits_kept(void **state);
 void test_waits_injected(void **state);
+void test_waits_shared(void **state);
 void test_waits_unread(void **state);
 void test_waits_unasked(void **state);
 void test_waits_unposted(void **state);

@@ -256,6 +256,34 @@ void test_waits_injected(void **state)
 	}
 }
 
+/* An injected write by the core is copied in its call, or refused: also where all other slots are left to other peers. */
+void test_waits_shared(void **state)
+{
+	const struct iovec iov = {unit_dev_alloc(SCENE_TINY), SCENE_TINY};
+	const struct fi_rma_iov there = {.len = SCENE_TINY, .key = 1};
+	const struct p2p_op op = {
+		.type = FI_OP_WRITE,
+		.rma.msg_iov = &iov,
+		.rma.iov_count = 1,
+		.rma.addr = FAKE_ALIVE,
+		.rma.rma_iov = &there,
+		.rma.rma_iov_count = 1,
+		.rma.context = &scene.reports,
+		.flags = FI_COMPLETION | FI_INJECT,
+	};
+	unsigned int *held;
+
+	scene_open(&scene, NULL);
+	held = &fake_peer(&scene.ep, FAKE_ALIVE)->slots[0];
+	*held = 1u << 20;
+	assert_int_equal(xfer_post_rma(&scene.ep, &op), -FI_EAGAIN);
+	*held = 0;
+	assert_int_equal(xfer_post_rma(&scene.ep, &op), 0);
+	assert_true(*held);
+	finish(1);
+	unit_dev_free(iov.iov_base);
+}
+
 /* A receive of more places than one read may have would wait for room in it for ever: it asks for pieces. */
 void test_waits_unread(void **state)
 {

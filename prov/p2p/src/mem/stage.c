@@ -432,10 +432,14 @@ static bool stage_part_fits(const struct stage *stage, enum stage_use use, size_
 	       len <= stage_part_size(&stage->pools[STAGE_PIECE]);
 }
 
-bool stage_slot_free(const struct stage *stage, enum stage_use use, size_t len)
+bool stage_slot_free(const struct stage *stage, enum stage_use use, size_t len,
+		     const unsigned int *held)
 {
-	return (stage_part_fits(stage, use, len) && !LIST_EMPTY(&stage->split[use])) ||
-	       stage_pool_choose(stage, use, len, 0) != STAGE_POOLS;
+	const size_t others = held ? stage_others(*held) : 0;
+
+	return (stage_part_fits(stage, use, len) && !LIST_EMPTY(&stage->split[use]) &&
+		stage->pools[STAGE_PIECE].idle >= others) ||
+	       stage_pool_choose(stage, use, len, others) != STAGE_POOLS;
 }
 
 struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_t len)

@@ -257,8 +257,9 @@ struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_
 struct stage_slot *stage_slot_share(struct stage *stage, enum stage_use use, size_t len,
 				    unsigned int *held);
 
-/* Tells whether stage_slot_get() would return a slot. */
-bool stage_slot_free(const struct stage *stage, enum stage_use use, size_t len);
+/* Tells whether stage_slot_share() would return a slot; or, without @held, stage_slot_get(). */
+bool stage_slot_free(const struct stage *stage, enum stage_use use, size_t len,
+		     const unsigned int *held);
 
 /* Returns the slot's length in bytes */
 size_t stage_slot_size(const struct stage *stage, const struct stage_slot *slot);

@@ -53,7 +53,7 @@ static struct path_query post_query(struct xfer_ep *ep, const struct p2p_op *op,
 		.len = len,
 		.short_max = pieces ? most : conf.chunk_size,
 		.plain_max = WIRE_PLAIN_MAX,
-		.slot = stage_slot_free(&ep->xfer->stage, STAGE_WHOLE_OUT, len),
+		.slot = stage_slot_free(&ep->xfer->stage, STAGE_WHOLE_OUT, len, NULL),
 		/* what waits here will be under way with it */
 		.lends = xfer_ep_lends(ep) &&
 			 (ep->waiting || stage_lends(&ep->xfer->stage, len)),

@@ -426,15 +426,17 @@ ssize_t rma_core_post(struct xfer_ep *ep, const struct p2p_op *op, const struct 
 		*owner = true;
 		return 0;
 	}
+	/* slots are counted for each peer, though nobody has met this one */
+	if (!ret && mem->ops)
+		xfer_req_watch(req, xfer_peer_get(ep, req->addr));
 	if (!ret && op->flags & FI_INJECT && mem->ops) {
 		if (!rma_core_at_once(req))
 			ret = -FI_EINVAL;
-		else if (!stage_slot_free(&ep->xfer->stage, STAGE_PIECE_OUT, len))
+		else if (!stage_slot_free(&ep->xfer->stage, STAGE_PIECE_OUT, len,
+					  req->peer ? &req->peer->slots[0] : NULL))
 			ret = -FI_EAGAIN;
 	}
 	if (!ret && mem->ops) {
-		/* slots are counted for each peer, though nobody has met this one */
-		xfer_req_watch(req, xfer_peer_get(ep, req->addr));
 		xfer_transfer_init(req);
 		rma_core_begin(req, len);
 	} else if (!ret) {
