@@ -69,7 +69,7 @@ enum path_far {
 };
 
 /**
- * struct path_query - what the choice depends on. The buffer is device memory.
+ * struct path_query - what the choice depends on. The buffer is device memory; or, with @asked, host memory.
  * @announced:	its receiver may be told of it and take part, as one that runs ofi_p2p does. Else the core's own
  *		call carries it, or this end alone
  * @stalls:	a message without a receive stops the core provider, which then reads nothing

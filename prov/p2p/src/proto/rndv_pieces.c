@@ -63,7 +63,7 @@ bool rndv_piece_ahead(struct rndv_piece *piece)
 
 struct stage_slot *rndv_slot(struct xfer_req *req, enum stage_use use, size_t len)
 {
-	/* the peer of the core's own RMA need not be known */
+	/* the core's own RMA goes on where there is no memory for a record of its peer */
 	unsigned int *held = req->peer ? &req->peer->slots[req->recv] : NULL;
 	struct stage_slot *slot;
 
