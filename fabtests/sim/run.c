@@ -392,11 +392,14 @@ static void run_faults(void)
 		if (!script->ops[i].dropped)
 			op_add(&script->ops[i]);
 	}
-	if (exhaust_on)
+	if (exhaust_on) {
 		exhaust_run();
-	else
+		/* time has passed there without a turn for anybody, so nothing is overdue */
+		looked = world.now / SIM_S;
+	} else {
 		while (!step())
 			;
+	}
 	make_calm();
 	/* what counts as lost is posted all the same, if its peer is met until then */
 	while (!all_due())
