@@ -396,12 +396,12 @@ static const struct {
 	[STAGE_COPY] = {{STAGE_BRIEF, STAGE_POOLS, STAGE_POOLS}, 0},
 };
 
-/* Returns what a peer that holds @held parts leaves to others in every pool [slots] */
-static size_t stage_others(size_t held)
+/* Returns what a peer that holds *@held parts leaves to others in every pool [slots]; NULL: nothing */
+static size_t stage_others(const unsigned int *held)
 {
 	const size_t part = STAGE_PART * STAGE_PARTS;
 
-	return (held + part - 1) / part;
+	return held ? (*held + part - 1) / part : 0;
 }
 
 /*
@@ -432,13 +432,20 @@ static bool stage_part_fits(const struct stage *stage, enum stage_use use, size_
 	       len <= stage_part_size(&stage->pools[STAGE_PIECE]);
 }
 
+/* Tells whether a split slot has such a part, and as many slots as @others are left. */
+static bool stage_part_free(const struct stage *stage, enum stage_use use, size_t len,
+			    size_t others)
+{
+	return stage_part_fits(stage, use, len) && !LIST_EMPTY(&stage->split[use]) &&
+	       stage->pools[STAGE_PIECE].idle >= others;
+}
+
 bool stage_slot_free(const struct stage *stage, enum stage_use use, size_t len,
 		     const unsigned int *held)
 {
-	const size_t others = held ? stage_others(*held) : 0;
+	const size_t others = stage_others(held);
 
-	return (stage_part_fits(stage, use, len) && !LIST_EMPTY(&stage->split[use]) &&
-		stage->pools[STAGE_PIECE].idle >= others) ||
+	return stage_part_free(stage, use, len, others) ||
 	       stage_pool_choose(stage, use, len, others) != STAGE_POOLS;
 }
 
@@ -476,11 +483,10 @@ static struct stage_slot *stage_part_put(struct stage *stage, struct stage_slot 
 static struct stage_slot *stage_slot_take(struct stage *stage, enum stage_use use, size_t len,
 					  size_t others)
 {
-	const bool fits = stage_part_fits(stage, use, len);
 	enum stage_pool_id id;
 	struct stage_slot *slot;
 
-	if (fits && !LIST_EMPTY(&stage->split[use]) && stage->pools[STAGE_PIECE].idle >= others)
+	if (stage_part_free(stage, use, len, others))
 		return stage_part_take(LIST_FIRST(&stage->split[use]));
 	id = stage_pool_choose(stage, use, len, others);
 	if (id == STAGE_POOLS)
@@ -488,7 +494,7 @@ static struct stage_slot *stage_slot_take(struct stage *stage, enum stage_use us
 	slot = LIST_FIRST(&stage->pools[id].free);
 	LIST_REMOVE(slot, entry);
 	stage->pools[id].idle--;
-	if (!fits || id != STAGE_PIECE)
+	if (id != STAGE_PIECE || !stage_part_fits(stage, use, len))
 		return slot;
 	slot->use = use;
 	slot->idle = (1u << STAGE_PARTS) - 1;
@@ -505,8 +511,7 @@ static unsigned int stage_slot_counts(const struct stage_slot *slot)
 struct stage_slot *stage_slot_share(struct stage *stage, enum stage_use use, size_t len,
 				    unsigned int *held)
 {
-	struct stage_slot *slot =
-		stage_slot_take(stage, use, len, held ? stage_others(*held) : 0);
+	struct stage_slot *slot = stage_slot_take(stage, use, len, stage_others(held));
 
 	if (!slot)
 		return NULL;

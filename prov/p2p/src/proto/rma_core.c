@@ -433,7 +433,7 @@ ssize_t rma_core_post(struct xfer_ep *ep, const struct p2p_op *op, const struct 
 		if (!rma_core_at_once(req))
 			ret = -FI_EINVAL;
 		else if (!stage_slot_free(&ep->xfer->stage, STAGE_PIECE_OUT, len,
-					  req->peer ? &req->peer->slots[0] : NULL))
+					  rndv_held(req, STAGE_PIECE_OUT)))
 			ret = -FI_EAGAIN;
 	}
 	if (!ret && mem->ops) {
@@ -565,7 +565,7 @@ static int rma_core_atomic_stage(struct xfer_req *req, const struct dev_mem *dev
 		return ret;
 	if (device && len <= xfer->stage.pools[STAGE_PIECE].size)
 		req->slot = stage_slot_share(&xfer->stage, STAGE_PIECE_OUT, len,
-					     req->peer ? &req->peer->slots[0] : NULL);
+					     rndv_held(req, STAGE_PIECE_OUT));
 	if (req->slot) {
 		req->host = req->slot->addr;
 		req->host_desc = req->slot->desc;

@@ -61,14 +61,18 @@ bool rndv_piece_ahead(struct rndv_piece *piece)
 	return true;
 }
 
+unsigned int *rndv_held(const struct xfer_req *req, enum stage_use use)
+{
+	xfer_assert_locked(req->ctx.ep->xfer);
+	return req->peer ? &req->peer->slots[use == STAGE_PIECE_IN] : NULL;
+}
+
 struct stage_slot *rndv_slot(struct xfer_req *req, enum stage_use use, size_t len)
 {
-	/* the core's own RMA goes on where there is no memory for a record of its peer */
-	unsigned int *held = req->peer ? &req->peer->slots[req->recv] : NULL;
 	struct stage_slot *slot;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	slot = stage_slot_share(&req->ctx.ep->xfer->stage, use, len, held);
+	slot = stage_slot_share(&req->ctx.ep->xfer->stage, use, len, rndv_held(req, use));
 	if (slot)
 		req->transfer.starved = 0;
 	return slot;

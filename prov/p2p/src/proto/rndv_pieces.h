@@ -70,6 +70,12 @@ bool rndv_copied(struct xfer_req *req);
  */
 void rndv_report_early(struct xfer_req *req);
 
+/*
+ * Finds the count of slots that the request's peer holds in one direction. NULL: there was no memory for the peer's record,
+ * and the core's own RMA goes on without
+ */
+unsigned int *rndv_held(const struct xfer_req *req, enum stage_use use);
+
 /* Gets a slot that waits for the request's peer; NULL: none is free, or the rest is left to other peers */
 struct stage_slot *rndv_slot(struct xfer_req *req, enum stage_use use, size_t len);
 

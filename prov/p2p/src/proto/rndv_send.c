@@ -521,7 +521,7 @@ static bool rndv_cts_fits(const struct xfer_req *req, const struct wire_msg *msg
 	       (!(msg->flags & WIRE_PLAIN) || req->done_flags & FI_SEND);
 }
 
-/* Into pieces, as the receiver wants them */
+/* Divides the message into pieces, as the receiver wants them */
 static void rndv_cut(struct xfer_req *req, const struct wire_msg *msg)
 {
 	req->transfer.wanted = msg->len;
@@ -580,7 +580,7 @@ void rndv_credit(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg
 	rndv_push(req);
 }
 
-/* Whoever has neither been offered it nor asked for any of it, or has not been sent all of it, cannot have it. */
+/* May a receiver say that it has all? It must have been offered the memory, or have asked for all, and been sent it. */
 static bool rndv_fin_fits(const struct xfer_req *req, const struct wire_msg *msg)
 {
 	if (req->state == XFER_PUSHING)

@@ -108,8 +108,9 @@ void xfer_sendq_fail(struct xfer_ep *ep, fi_addr_t addr, int status);
 /* Sends those of ep.sendq that may and can be sent */
 void xfer_sendq_flush(struct xfer_ep *ep);
 
-/* Does anything in there go to @addr? The same of what is sent by itself */
+/* Tells whether anything in ep.sendq goes to @addr */
 bool xfer_sendq_has(const struct xfer_ep *ep, fi_addr_t addr);
+
 /* Returns the first record that waits for room there, or NULL */
 struct xfer_out *xfer_outq_find(const struct xfer_ep *ep, fi_addr_t addr);
 
