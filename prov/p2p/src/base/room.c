@@ -27,7 +27,8 @@ static int room_descriptors_free(rlim_t first, unsigned int count)
 	return left;
 }
 
-static bool room_descriptors(void)
+/* Tells whether @wanted or more descriptors are left */
+static bool room_descriptors(int wanted)
 {
 	struct rlimit limit;
 	unsigned int count;
@@ -37,11 +38,11 @@ static bool room_descriptors(void)
 	/* without a limit there is nothing to count */
 	if (getrlimit(RLIMIT_NOFILE, &limit))
 		return true;
-	for (at = limit.rlim_cur; at && left <= ROOM_DESCRIPTORS; at -= count) {
+	for (at = limit.rlim_cur; at && left < wanted; at -= count) {
 		count = (unsigned int) P2P_MIN(at, ROOM_LOOK);
 		left += room_descriptors_free(at - count, count);
 	}
-	return left > ROOM_DESCRIPTORS;
+	return left >= wanted;
 }
 
 bool room_for(size_t len)
@@ -60,9 +61,9 @@ bool room_for(size_t len)
 	return true;
 }
 
-int room_spare(void)
+int room_spare(unsigned int count)
 {
-	if (!room_descriptors())
+	if (!room_descriptors(ROOM_DESCRIPTORS + (int) count))
 		return -FI_EMFILE;
 	return room_for(0) ? 0 : -FI_ENOMEM;
 }

@@ -12,15 +12,17 @@
 
 /* So much is the core's and the application's: it is enough for a few peers [bytes] */
 #define ROOM_DESCRIPTORS 16
+/* An endpoint of a core takes so many, with its queues: net's takes 12 */
+#define ROOM_ENDPOINT 16
 #define ROOM_MEMORY ((size_t) 256 << 20)
 
 /* Are there so many bytes for us beside ROOM_MEMORY? */
 bool room_for(size_t len);
 
 /*
- * May we open a descriptor for ourselves, or start a thread? 0; -FI_EMFILE: there would be no more than
- * ROOM_DESCRIPTORS; or -FI_ENOMEM. A few calls of the system
+ * May we open @count descriptors for ourselves, or start a thread? 0; -FI_EMFILE: fewer than ROOM_DESCRIPTORS would
+ * be left; or -FI_ENOMEM. A few calls of the system
  */
-int room_spare(void);
+int room_spare(unsigned int count);
 
 #endif /* P2P_ROOM_H */

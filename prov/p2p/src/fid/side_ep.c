@@ -68,7 +68,7 @@ static int side_ep_open(struct xfer_ep *front, struct xfer_ep **opened)
 {
 	struct p2p_ep *ep = container_of(front, struct p2p_ep, xfer);
 	struct p2p_side_ep *side = ep->side;
-	int ret = room_spare();
+	int ret = room_spare(ROOM_ENDPOINT);
 
 	if (!ret)
 		ret = core_info_beside(side->info, front->name, front->name_len);

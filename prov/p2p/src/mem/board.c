@@ -87,7 +87,7 @@ static size_t board_index(uint64_t id)
 
 static int board_create_fd(void)
 {
-	int fd = room_spare();
+	int fd = room_spare(1);
 
 	if (fd)
 		return fd;

@@ -93,7 +93,7 @@ union ipc_share_room {
 static int ipc_share_socket(int flags)
 {
 	const struct timeval patience = {.tv_usec = IPC_SHARE_PATIENCE_ASKING};
-	const int ret = room_spare();
+	const int ret = room_spare(1);
 	int fd = -1;
 
 	errno = -ret;

@@ -215,7 +215,7 @@ static int hello_door(struct xfer_ep *ep, fi_addr_t addr, struct xfer_ep **via, 
 	if (!*via)
 		return -FI_EOPNOTSUPP;
 	/* a connection more, which is the core's sooner than ours */
-	ret = room_spare();
+	ret = room_spare(1);
 	if (!ret)
 		ret = ep->names->lookup(ep, addr, name, &len);
 	return ret ? ret
@@ -532,7 +532,7 @@ static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 	if (hello_failed(msg, ret))
 		return;
 	/* who is not answered sends whole messages, which take no connection more */
-	if (via != ep && room_spare())
+	if (via != ep && room_spare(1))
 		return;
 	answer.token = msg->grant;
 	hello_failed(msg, ctrl_answer(via, to, &answer, HELLO_ANSWERS_TIME));

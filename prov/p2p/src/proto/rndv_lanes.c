@@ -31,6 +31,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/room.h"
 #include "path/cost.h"
 #include "proto/hello_facts.h"
 #include "proto/proto.h"
@@ -206,8 +207,8 @@ static void rndv_lanes_offer(struct xfer_peer *peer)
 	msg.count = lanes_open(ep);
 	if (!msg.count)
 		return;
-	/* later, if others have all receives */
-	if (!lanes_keep(ep, NULL, msg.count)) {
+	/* later, if others have all receives, or their connections might leave none for the core's */
+	if (room_spare(msg.count) || !lanes_keep(ep, NULL, msg.count)) {
 		rndv_lanes_sweep(ep);
 		retry_failed(&lanes->offers);
 		return;
@@ -241,7 +242,7 @@ static unsigned int rndv_lanes_heard(const struct xfer_peer_lanes *lanes)
 
 /*
  * Sends something over each of its lanes. False: not now, as one has failed not long ago, or what was sent the last time
- * is still on its way
+ * is still on its way, or the core may need the descriptors for its own connections
  */
 static bool rndv_lanes_try(struct xfer_peer *peer)
 {
@@ -249,7 +250,7 @@ static bool rndv_lanes_try(struct xfer_peer *peer)
 
 	if (!retry_due(&lanes->failed))
 		return false;
-	if (rndv_lane_first_next(peer, NULL, true)) {
+	if (room_spare(lanes->out) || rndv_lane_first_next(peer, NULL, true)) {
 		retry_failed(&lanes->failed);
 		return false;
 	}

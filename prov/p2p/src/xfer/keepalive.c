@@ -518,7 +518,7 @@ static void keepalive_ear_close(struct keepalive_ear *ear)
 
 static int keepalive_ear_open(struct keepalive_ear *ear, const void *name, size_t len)
 {
-	int ret = room_spare();
+	int ret = room_spare(1);
 
 	if (ret)
 		return ret;

@@ -360,7 +360,7 @@ static int lane_open(struct lane *lane, struct lanes *lanes)
 	lane->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (lane->event < 0)
 		return -errno;
-	ret = room_spare();
+	ret = room_spare(ROOM_ENDPOINT);
 	if (!ret)
 		ret = lane_core_open(&lane->core, lanes->info);
 	if (!ret)
