@@ -145,6 +145,9 @@ void scenes_stop(void);
 /* Opens the endpoint, and brings the request into the state. */
 void scene_open(struct scene *scene, const struct scene_kind *kind);
 
+/* What is between marker and FIN goes by an endpoint beside the scene's. */
+void scene_side(struct scene *scene);
+
 /* Its state; XFER_ENDED: it is not there any more */
 enum xfer_state scene_state(const struct scene *scene);
 
@@ -206,6 +209,20 @@ void test_spares_shared(void **state);
 void test_short_starved(void **state);
 void test_resumed_with_next(void **state);
 void test_multi_recv_fails_last(void **state);
+
+/* ---- unit_states_across.c ---- */
+
+void test_closed_across(void **state);
+void test_closed_across_copying(void **state);
+void test_closed_across_telling(void **state);
+void test_closed_across_late(void **state);
+void test_closes_across(void **state);
+void test_closes_across_idle(void **state);
+void test_peeked_across(void **state);
+void test_peeks_across(void **state);
+void test_claimed_across(void **state);
+void test_multi_recv_across(void **state);
+void test_ways_across(void **state);
 
 /* ---- unit_states_waits.c ---- */
 

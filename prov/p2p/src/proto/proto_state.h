@@ -52,7 +52,8 @@ struct proto_domain {
  * @strangers:	peers answered that the application does not know, since @answers_at [ms]
  * @refusals:	the same for messages of older versions
  * @ahead:	receives that pieces hold here, but for one for each message (rndv_pieces.h)
- * @stale:	a peer was lost that may have sent pieces
+ * @closes:	it is about to be closed: nothing begins any more between it and other endpoints
+ * @stale:	a peer may have sent pieces that nobody waits for, as it was lost or the receive's endpoint closes
  * @stale_count: receives for pieces that nobody wants any more (rndv_stale.c)
  * @keepalive: where peers ask for this endpoint's signs of life, or NULL; @keepalive_tried: it was opened, or cannot be
  * @follows:	peers are told that all receives here are followed up
@@ -67,6 +68,7 @@ struct proto_ep {
 	unsigned int refusals;
 	uint64_t answers_at;
 	unsigned int ahead;
+	bool closes;
 	bool stale;
 	unsigned int stale_count;
 	struct keepalive_ear *keepalive;

@@ -25,6 +25,7 @@
  */
 #include <rdma/fi_errno.h>
 
+#include "base/clock.h"
 #include "proto/hello_facts.h"
 #include "proto/proto.h"
 #include "proto/proto_state.h"
@@ -35,6 +36,7 @@
 #include "proto/rndv_send.h"
 #include "proto/rndv_stale.h"
 #include "xfer/peer.h"
+#include "xfer/progress.h"
 #include "xfer/req_state.h"
 
 /*
@@ -62,7 +64,7 @@ static void rndv_aborted(struct xfer_ep *ep, const struct wire_msg *msg)
 	if (arrival->held)
 		rndv_divert_fail(arrival);
 	else if (arrival->req && xfer_req_fits(arrival->req, msg->type))
-		rndv_recv_aborted(arrival->req, msg->status, msg->count);
+		rndv_recv_stop(arrival->req, msg->status, false, msg->count);
 	else if (msg->flags & WIRE_UNMARKED)
 		rndv_arrival_orphan(arrival, ep->xfer);
 }
@@ -242,6 +244,46 @@ static void rndv_drop(struct xfer_req *req)
 	}
 }
 
+/* Ends what one endpoint receives for another one, if either closes. True: there was something that @ep has to wait for */
+static bool rndv_close_apart(struct xfer_ep *ep)
+{
+	struct xfer_arrival *arrival, *next;
+	bool waits = false;
+
+	for (size_t i = 0; i < XFER_CHAINS; i++) {
+		for (arrival = LIST_FIRST(&ep->xfer->proto->arriving[i]); arrival;
+		     arrival = next) {
+			next = LIST_NEXT(arrival, chain);
+			if (!arrival->peer || !rndv_arrival_parts(arrival))
+				continue;
+			/* what the core has of its own endpoint's is over with that */
+			waits |= arrival->ctx.ep == ep ||
+				 (arrival->req && arrival->req->transfer.copying);
+			arrival->peer->ep->proto->stale = true;
+			if (arrival->held)
+				rndv_divert_fail(arrival);
+			else
+				rndv_recv_stop(arrival->req, -FI_ECANCELED, true, 0);
+		}
+	}
+	return waits;
+}
+
+/* The core of another endpoint may be receiving into a buffer of this one's, which its user frees next. */
+static void rndv_close(struct xfer_ep *ep, int *ret)
+{
+	const int64_t end = clock_end(ep->xfer->farewell);
+
+	ep->proto->closes = true;
+	while (!*ret && rndv_close_apart(ep)) {
+		if (clock_left(end))
+			xfer_progress_turn(ep->xfer);
+		else
+			*ret = -FI_EBUSY;
+	}
+	ep->proto->closes = !*ret;
+}
+
 const struct xfer_proto rndv_proto = {
 	.name = "rendezvous",
 	.paths = PROTO_PATH(PATH_READ) | PROTO_PATH(PATH_ACROSS) | PROTO_PATH(PATH_LONG),
@@ -264,4 +306,5 @@ const struct xfer_proto rndv_proto = {
 	.lost = rndv_lost,
 	.drop = rndv_drop,
 	.cq_drop = rndv_cq_drop,
+	.ep_close = rndv_close,
 };

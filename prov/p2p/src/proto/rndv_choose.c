@@ -123,6 +123,9 @@ static void rndv_recv_begin(struct xfer_arrival *arrival)
 		return;
 	}
 	xfer_req_meet(req, arrival->peer);
+	/* the core of another endpoint only receives: that can be taken back */
+	if (req->peer->ep != ep)
+		arrival->flags &= ~(WIRE_READABLE | WIRE_LENT);
 	if (!req->transfer.wanted) {
 		rndv_grant(req);
 		rndv_recv_check(req);

@@ -265,8 +265,8 @@ unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone, uint64_t pieces
 	unsigned int count, room;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (req->transfer.wanted < lanes_len_min(req->ctx.ep) || !hello_lanes(peer) ||
-	    !rndv_lanes_get(peer))
+	if (req->transfer.wanted < lanes_len_min(req->ctx.ep) || peer->ep != req->ctx.ep ||
+	    !hello_lanes(peer) || !rndv_lanes_get(peer))
 		return 0;
 	if (!peer->lanes->offered && retry_due(&peer->lanes->offers))
 		rndv_lanes_offer(peer);

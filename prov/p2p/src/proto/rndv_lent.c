@@ -306,7 +306,7 @@ static bool rndv_lent_reads_any(const struct xfer_ep *ep)
 }
 
 /* The core may crash if its endpoint is closed while a read is under way (QUIRK_READ_TWICE). */
-static void rndv_lent_close(struct xfer_ep *ep)
+static void rndv_lent_close(struct xfer_ep *ep, int *ret)
 {
 	uint64_t until = clock_coarse_ms() + RNDV_LENT_CLOSE;
 	struct xfer_cq *cq;

@@ -50,14 +50,25 @@ static void rndv_arrival_forget(struct xfer_arrival *arrival, struct xfer *xfer)
 
 	if (arrival->req)
 		arrival->req->transfer.recv.arrival = NULL;
-	TAILQ_FOREACH(peek, &arrival->peeks, entry)
+	while ((peek = TAILQ_FIRST(&arrival->peeks))) {
+		TAILQ_REMOVE(&arrival->peeks, peek, entry);
 		peek->transfer.recv.arrival = NULL;
+		/* another endpoint's */
+		if (!peek->ctx.ep->closing)
+			xfer_req_end(peek, FI_ECANCELED);
+	}
 	rndv_arrival_free(arrival, xfer);
 }
 
 static void rndv_arrival_drop(struct xfer_ctx *ctx)
 {
-	rndv_arrival_forget((struct xfer_arrival *) ctx, ctx->ep->xfer);
+	struct xfer_arrival *arrival = (struct xfer_arrival *) ctx;
+	struct xfer *xfer = ctx->ep->xfer;
+
+	/* another endpoint may have its marker, or its announcement, later */
+	if (arrival->announced == !arrival->ready && LIST_NEXT(LIST_FIRST(&xfer->eps), entry))
+		seen_ids_add(&xfer->proto->lost, arrival->id);
+	rndv_arrival_forget(arrival, xfer);
 }
 
 void rndv_cq_drop(struct xfer_cq *cq)
@@ -109,14 +120,17 @@ struct xfer_arrival *rndv_arrival_get(struct xfer *xfer, uint64_t id)
 void rndv_arrival_bind(struct xfer_arrival *arrival, struct xfer_ep *ep)
 {
 	xfer_assert_locked(ep->xfer);
-	if (!arrival->ctx.ep)
-		xfer_ctx_init(&arrival->ctx, ep, NULL, rndv_arrival_drop);
+	rndv_arrival_acquit(arrival);
+	if (arrival->ctx.ep)
+		LIST_REMOVE(&arrival->ctx, live);
+	xfer_ctx_init(&arrival->ctx, ep, NULL, rndv_arrival_drop);
 }
 
 /* Notes that all that will be known of an arrival is known. */
 static void rndv_arrival_told(struct xfer_arrival *arrival, struct xfer_ep *ep)
 {
-	rndv_arrival_bind(arrival, ep);
+	if (!arrival->ready || !arrival->ctx.ep)
+		rndv_arrival_bind(arrival, ep);
 	note_await_no_more(ep->xfer, &arrival->look);
 	rndv_arrival_acquit(arrival);
 	if (ep->quirks & QUIRK_PEEK_UNMARKED && !(ep->quirks & QUIRK_NO_PEEK))
@@ -170,6 +184,27 @@ static void rndv_peek_end(struct xfer_arrival *arrival, struct xfer_req *req)
 	arrival->found(req);
 }
 
+bool rndv_arrival_parts(const struct xfer_arrival *arrival)
+{
+	const struct xfer_ep *ep = arrival->ctx.ep, *from = arrival->peer->ep;
+
+	xfer_assert_locked(ep->xfer);
+	return from != ep && (from->proto->closes || ep->proto->closes);
+}
+
+/* It was not waited for any longer, or its sender had been lost: that waits for an answer. */
+static void rndv_arrival_reject(struct xfer_peer *peer, uint64_t id)
+{
+	struct wire_msg abort = {
+		.type = WIRE_ABORT,
+		.id = id,
+		.status = -FI_ECONNABORTED,
+		.to_sender = true,
+	};
+
+	ctrl_owed(peer, ctrl_tell(peer, &abort));
+}
+
 /* Moves on what has waited for the announcement. */
 static void rndv_arrival_known(struct xfer_arrival *arrival)
 {
@@ -179,6 +214,10 @@ static void rndv_arrival_known(struct xfer_arrival *arrival)
 		TAILQ_REMOVE(&arrival->peeks, peek, entry);
 		peek->transfer.recv.arrival = NULL;
 		rndv_peek_end(arrival, peek);
+	}
+	if (arrival->ready && arrival->peer && rndv_arrival_parts(arrival)) {
+		arrival->status = -FI_ECANCELED;
+		rndv_arrival_reject(arrival->peer, arrival->id);
 	}
 	if (arrival->ready)
 		arrival->ready(arrival);
@@ -260,7 +299,8 @@ void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req))
 		xfer_req_end(req, FI_ENOMEM);
 		return;
 	}
-	rndv_arrival_bind(arrival, ep);
+	if (!arrival->ctx.ep)
+		rndv_arrival_bind(arrival, ep);
 	arrival->found = found;
 	if (arrival->announced) {
 		rndv_peek_end(arrival, req);
@@ -275,19 +315,6 @@ void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req))
 }
 
 /* ---- announcements ---- */
-
-/* It was not waited for any longer, or its sender had been lost: that waits for an answer. */
-static void rndv_arrival_reject(struct xfer_peer *peer, uint64_t id)
-{
-	struct wire_msg abort = {
-		.type = WIRE_ABORT,
-		.id = id,
-		.status = -FI_ECONNABORTED,
-		.to_sender = true,
-	};
-
-	ctrl_owed(peer, ctrl_tell(peer, &abort));
-}
 
 void rndv_announced(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {

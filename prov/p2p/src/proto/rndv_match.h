@@ -65,7 +65,7 @@ void rndv_arrival_free(struct xfer_arrival *arrival, struct xfer *xfer);
 /* Returns the record with this id, and makes one if there is none. NULL: no room */
 struct xfer_arrival *rndv_arrival_get(struct xfer *xfer, uint64_t id);
 
-/* Binds an arrival to @ep, if nothing else is known yet */
+/* Gives an arrival to @ep, with which it ends: the first that knows of it, then that of its announcement, then its marker's */
 void rndv_arrival_bind(struct xfer_arrival *arrival, struct xfer_ep *ep);
 
 /* Completes an arrival with its announcement */
@@ -90,6 +90,9 @@ void rndv_arrival_check(struct xfer_arrival *arrival, struct xfer_ep *ep);
 
 /* Claims the arrival of a marker that a request's receive has met: its completion is in req->comp */
 void rndv_arrival_take(struct xfer_req *req, void (*ready)(struct xfer_arrival *arrival));
+
+/* Tells whether an announced message comes to one endpoint for another one, and either closes */
+bool rndv_arrival_parts(const struct xfer_arrival *arrival);
 
 /*
  * So much more time has passed [ms]. Whoever has sent a marker may have died, and it is not known for sure who that was.

@@ -127,6 +127,7 @@ void rndv_recv_check(struct xfer_req *req)
 		break;
 	case XFER_TELLING:
 		if (!ctrl_unsent(req->transfer.via, req->transfer.to) ||
+		    rndv_arrival_parts(req->transfer.recv.arrival) ||
 		    clock_coarse_ms() - req->transfer.done_at >= RNDV_FIN_WAIT)
 			rndv_recv_end(req);
 		break;
@@ -196,6 +197,15 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 		rndv_recv_check(req);
 }
 
+/* The endpoint that was to receive it has closed. Its request may be another one's, and go on to its end. */
+static void rndv_piece_close(struct xfer_ctx *ctx)
+{
+	struct xfer_req *req = rndv_piece_end((struct rndv_piece *) ctx);
+
+	if (!req->ctx.ep->closing)
+		rndv_recv_check(req);
+}
+
 /* Does the sender know of pieces that it may send? */
 static bool rndv_recv_told(const struct xfer_req *req)
 {
@@ -217,9 +227,9 @@ static void rndv_recv_cancel(struct xfer_req *req, uint64_t from)
 	}
 }
 
-/* Posts nothing more. The receives of the pieces below number @come stay until those are here */
-static void rndv_recv_stop(struct xfer_req *req, int status, bool tell, uint64_t come)
+void rndv_recv_stop(struct xfer_req *req, int status, bool tell, uint64_t come)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	if (req->state != XFER_ENDING && req->state != XFER_TELLING) {
 		req->transfer.status = status;
 		if (tell)
@@ -241,12 +251,6 @@ void rndv_recv_fail(struct xfer_req *req, int status, bool tell)
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	rndv_recv_stop(req, status, tell, asked ? UINT64_MAX : 0);
-}
-
-void rndv_recv_aborted(struct xfer_req *req, int status, uint64_t come)
-{
-	xfer_assert_locked(req->ctx.ep->xfer);
-	rndv_recv_stop(req, status, false, come);
 }
 
 /* Tells the sender of the pieces that have been posted since it was told last. */
@@ -278,6 +282,7 @@ static ssize_t rndv_piece_post(struct xfer_req *req)
 
 	if (!piece)
 		return -FI_EAGAIN;
+	piece->out.ctx.drop = rndv_piece_close;
 	piece->out.recv = true;
 	piece->out.addr = FI_ADDR_UNSPEC;
 	rndv_lanes_take(piece);

@@ -16,8 +16,8 @@ void rndv_pull_starved(struct xfer_req *req);
 /* Posts no more pieces; @tell: the sender does not know yet */
 void rndv_recv_fail(struct xfer_req *req, int status, bool tell);
 
-/* The sender has given up, and so many pieces come all the same: each has a receive, or a lane would stop at it */
-void rndv_recv_aborted(struct xfer_req *req, int status, uint64_t come);
+/* The same. Below number @come the receives of pieces stay, as those come all the same: a lane would stop at one without */
+void rndv_recv_stop(struct xfer_req *req, int status, bool tell, uint64_t come);
 
 /* Tells the sender of the pieces that have been posted since it was told last */
 void rndv_grant(struct xfer_req *req);

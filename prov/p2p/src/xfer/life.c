@@ -227,13 +227,15 @@ void xfer_ep_start(struct xfer_ep *ep)
 int xfer_ep_fini(struct xfer_ep *ep)
 {
 	struct xfer *xfer = ep->xfer;
-	int ret;
+	int ret = 0;
 
 	p2p_lock_take(&xfer->lock);
-	XFER_PROTO_EACH(xfer, ep_close, ep);
-	xfer_outq_close(ep);
-	xfer_ep_say_farewell(ep);
-	ret = xfer_ep_close_core(ep);
+	XFER_PROTO_EACH(xfer, ep_close, ep, &ret);
+	if (!ret) {
+		xfer_outq_close(ep);
+		xfer_ep_say_farewell(ep);
+		ret = xfer_ep_close_core(ep);
+	}
 	if (ret) {
 		p2p_lock_drop(&xfer->lock);
 		return ret;

@@ -60,7 +60,8 @@ void xfer_out_cancel(struct xfer_out *out)
 		return;
 	}
 	out->cancelled = true;
-	fi_cancel(&out->ctx.ep->core->fid, &out->ctx);
+	if (!out->ctx.ep->closing)
+		fi_cancel(&out->ctx.ep->core->fid, &out->ctx);
 }
 
 void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uint64_t tag,

@@ -33,7 +33,7 @@
  * @lost:	a peer is lost (loss.h): ends with @status what is under way with it
  * @drop:	forgets a request whose endpoint closes
  * @cq_drop:	forgets what would be reported in a queue that closes
- * @ep_close:	the endpoint is about to be closed
+ * @ep_close:	the endpoint is about to be closed; @ret: -FI_EBUSY if it cannot be
  */
 struct xfer_proto {
 	const char *name;
@@ -55,7 +55,7 @@ struct xfer_proto {
 	void (*lost)(struct xfer_peer *peer, int status);
 	void (*drop)(struct xfer_req *req);
 	void (*cq_drop)(struct xfer_cq *cq);
-	void (*ep_close)(struct xfer_ep *ep);
+	void (*ep_close)(struct xfer_ep *ep, int *ret);
 };
 
 /**
