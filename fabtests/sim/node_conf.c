@@ -59,8 +59,8 @@ void node_configure(void)
 	lf.dupinfo = fi_dupinfo;
 	lf.freeinfo = fi_freeinfo;
 	/* little of everything, so that it is scarce */
-	conf.eager_size = 8192;
-	conf.chunk_size = SIM_CHUNK;
+	conf.eager_size = (size_t) (world.script->eager ? world.script->eager : 8) << 10;
+	conf.chunk_size = P2P_MAX(conf.eager_size, SIM_CHUNK);
 	conf.pinned_size = (size_t) (world.script->pinned ? world.script->pinned : 4096) << 10;
 	conf.proxy_spin_us = 0;
 	conf.lanes = world.script->lanes ? world.script->lanes : 1;

@@ -34,6 +34,7 @@ static const struct word world_words[] = {
 	{"alone", offsetof(struct script, alone)},
 	{"triggers", offsetof(struct script, triggers)},
 	{"pinned", offsetof(struct script, pinned)},
+	{"eager", offsetof(struct script, eager)},
 	{"pins", offsetof(struct script, pins)},
 	{"room", offsetof(struct script, room)},
 	{"maps", offsetof(struct script, maps)},
@@ -113,13 +114,20 @@ static uint64_t draw(uint64_t limit)
 	return limit ? (z ^ z >> 31) % limit : 0;
 }
 
-/* Lengths of all classes, and where they meet: FI_P2P_EAGER_SIZE is 8192 here, FI_P2P_CHUNK_SIZE 16384 */
-static size_t draw_len(void)
+/*
+ * Lengths of all classes, and where they meet: FI_P2P_EAGER_SIZE is 8192 here, FI_P2P_CHUNK_SIZE 16384. Or both are 65536,
+ * so that there are messages of middling length, which receivers read
+ */
+static size_t draw_len(const struct script *script)
 {
-	static const size_t lens[] = {0,    1,     100,   1000,  4096,  4097,   8192,   8193,
-				      9000, 16384, 16385, 20000, 40000, 100000, 200000, 600000};
+	static const size_t lens[][16] = {
+		{0, 1, 100, 1000, 4096, 4097, 8192, 8193, 9000, 16384, 16385, 20000, 40000,
+		 100000, 200000, 600000},
+		{0, 1, 1000, 4096, 4097, 9000, 16385, 34000, 34200, 40000, 50000, 65536, 65537,
+		 100000, 200000, 600000},
+	};
 
-	return lens[draw(draw(6) ? 14 : SIM_COUNT(lens))];
+	return lens[script->eager != 0][draw(draw(6) ? 14 : SIM_COUNT(lens[0]))];
 }
 
 /* How it is posted, besides */
@@ -198,7 +206,7 @@ static void make_op(struct script *script, struct op_plan *plan, uint64_t begin,
 			: draw(2) ? OP_WRITE
 				  : OP_READ,
 		.from = (unsigned int) draw(script->nodes),
-		.len = draw_len(),
+		.len = draw_len(script),
 		.from_dev = draw(4),
 		.to_dev = draw(4),
 		.tag = (unsigned int) draw(3),
@@ -312,23 +320,50 @@ static void make_narrow(struct script *script)
 
 /*
  * In some narrow worlds faults are of two kinds that had defects where they met. In others processes are stopped for
- * longer than their peers wait.
+ * longer than their peers wait (true).
  */
-static void make_pair(struct script *script, enum fault_kind *faults)
+static bool make_pair(struct script *script, enum fault_kind *faults)
 {
 	static const enum fault_kind pairs[][2] = {
 		{FAULT_RESTART, FAULT_FORGET},
 		{FAULT_STOP, FAULT_KILL},
 		{FAULT_STOP, FAULT_STOP},
+		{FAULT_STOP, FAULT_DATAGRAMS},
 	};
+	const size_t pair = draw(SIM_COUNT(pairs));
 
-	memcpy(faults, pairs[draw(SIM_COUNT(pairs))], sizeof pairs[0]);
+	memcpy(faults, pairs[pair], sizeof pairs[0]);
 	script->fault_count = 2 + draw(3);
-	if (faults[0] != faults[1])
-		return;
+	if (pair < 2)
+		return false;
 	/* few, so that the others go on while one is stopped */
-	script->fault_count = 1 + draw(2);
+	script->fault_count = pair == 2 ? 1 + draw(2) : 2;
 	script->timeout = 10 + (unsigned int) draw(30);
+	/* within a host they tell each other without datagrams */
+	if (faults[1] == FAULT_DATAGRAMS)
+		script->hosts = 0;
+	return true;
+}
+
+/*
+ * A process is stopped amid an operation, for longer than its peers wait. Half of such operations are received only then.
+ * While it is stopped no datagram comes through, if @plan is of that kind: so none tells the process that it was lost.
+ */
+static void make_long(struct script *script, struct fault_plan *plan)
+{
+	struct op_plan *amid = &script->ops[draw(script->op_count)];
+	const bool sends = draw(2);
+
+	if (plan->kind != FAULT_STOP) {
+		plan->at = script->faults[0].at;
+		plan->span = script->faults[0].span + draw(SIM_S);
+		return;
+	}
+	plan->node = sends ? amid->from : amid->to;
+	plan->at = amid->at + draw(2 * SIM_MS);
+	plan->span = (script->timeout + 5) * SIM_S + draw(60 * SIM_S);
+	if (draw(2))
+		amid->recv_at = plan->at + draw(5 * SIM_S);
 }
 
 /* Like one before, at another time */
@@ -463,7 +498,7 @@ static void make_crowd(struct script *script)
 {
 	const unsigned int rests = (unsigned int) draw(script->nodes);
 	const bool alike = draw(2);
-	const size_t many = alike ? SIM_OPS * 3 / 4 : SIM_OPS / 2, len = draw_len();
+	const size_t many = alike ? SIM_OPS * 3 / 4 : SIM_OPS / 2, len = draw_len(script);
 
 	script->pinned = 512;
 	script->op_count = SIM_OPS;
@@ -489,13 +524,26 @@ static void make_crowd(struct script *script)
 	}
 }
 
+/* @end: they come between operations, before that; 0: they do not */
+static void make_faults(struct script *script, const enum fault_kind *kinds, uint64_t end,
+			bool outlasts)
+{
+	for (size_t i = 0; i < script->fault_count; i++) {
+		make_fault(script, kinds[outlasts ? i : draw(2)], &script->faults[i]);
+		if (end)
+			make_between(&script->faults[0], &script->faults[i], end);
+		if (outlasts)
+			make_long(script, &script->faults[i]);
+	}
+}
+
 void script_make(struct script *script, uint64_t seed, const struct model *model,
 		 enum fault_kind fault)
 {
 	const unsigned int by_gpu = (unsigned int) (seed * 0xd1342543de82ef95ULL >> 40);
 	/* of operations, and of faults, in a narrow world. In a slow one faults come between operations, and one receives late */
 	size_t kinds = SIM_OPS;
-	bool slow = false;
+	bool slow = false, outlasts = false;
 	unsigned int late = SIM_NODES;
 	enum fault_kind faults[2] = {fault, fault};
 	uint64_t begin = 0;
@@ -524,6 +572,8 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 	/* not drawn, so that others stay what they were */
 	script->triggers = seed * 0x9e3779b97f4a7c15ULL >> 32 < (1ULL << 32) / 5;
 	script->pinned = seed % 4 ? 0 : 512 << seed / 4 % 2;
+	/* a core that sends less at once keeps a piece for ever whose receive was taken back */
+	script->eager = by_gpu / 4096 % 4 || script->model->eager < 65536 ? 0 : 64;
 	if (by_gpu % 5 == 0)
 		script->rings = 1 + by_gpu / 5 % ((1U << script->nodes) - 1);
 	script->directs &= script->model->directs;
@@ -539,7 +589,7 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 		for (unsigned int i = 0; i < 2 && fault == FAULT_KINDS; i++)
 			faults[i] = (enum fault_kind) draw(fault_kinds(script));
 		if (fault == FAULT_KINDS && by_gpu / 64 % 4 == 0)
-			make_pair(script, faults);
+			outlasts = make_pair(script, faults);
 	} else if (script->nodes > 2 && !script->plain && !draw(4) && fault == FAULT_KINDS) {
 		make_crowd(script);
 		return;
@@ -561,11 +611,7 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 	}
 	if (fault != FAULT_KINDS && !script->fault_count)
 		script->fault_count = 1;
-	for (size_t i = 0; i < script->fault_count; i++) {
-		make_fault(script, faults[draw(2)], &script->faults[i]);
-		if (slow)
-			make_between(&script->faults[0], &script->faults[i], begin);
-	}
+	make_faults(script, faults, slow ? begin : 0, outlasts);
 }
 
 void script_print(const struct script *script, FILE *to)

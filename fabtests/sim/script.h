@@ -247,6 +247,7 @@ enum node_rest {
  * @shares:	the GPU's driver shares memory within a host
  * @lanes:	FI_P2P_LANES; 0: 1
  * @pinned:	FI_P2P_PINNED_SIZE [KiB], may be less than users may say; 0: 4096
+ * @eager:	FI_P2P_EAGER_SIZE [KiB], which pieces have, too; 0: 8, and pieces of 16
  * @rests:	how processes wait: enum node_rest of each, in SIM_REST_BITS bits
  * @pairs:	a bit for each process whose application has two threads; @autos: that asks for FI_PROGRESS_AUTO; @alone:
  *		for FI_THREAD_DOMAIN; @rings: whose last domain is its kernels' (gpu_ring.c)
@@ -264,7 +265,7 @@ struct script {
 	bool plain;
 	unsigned int timeout;
 	unsigned int eps, sources, directs, fences, multi, counted, hook, hosts, shares;
-	unsigned int lanes, rests, pairs, autos, alone, triggers, pinned, rings;
+	unsigned int lanes, rests, pairs, autos, alone, triggers, pinned, eager, rings;
 	unsigned int pins, room, maps, ways, staged;
 	size_t op_count, fault_count;
 	struct op_plan ops[SIM_OPS];
