@@ -14,9 +14,13 @@ static size_t excused = SIZE_MAX;
 
 const char check_silence[] = "FI_P2P_PEER_TIMEOUT";
 
+/* Since when a node has the successor of a process that has ended; UINT64_MAX: there is none yet; 0: none has ended */
+static uint64_t succeeded_at[SIM_NODES];
+
 void check_begin(void)
 {
 	memset(reasons, 0, sizeof reasons);
+	memset(succeeded_at, 0, sizeof succeeded_at);
 }
 
 /* Silence is the least of reasons */
@@ -47,6 +51,25 @@ void check_reason_ep(unsigned int node, unsigned int e, const char *why)
 		reason_add(node * SIM_EPS + e, i, why);
 }
 
+void check_death(unsigned int node)
+{
+	succeeded_at[node] = UINT64_MAX;
+}
+
+void check_successor(unsigned int node)
+{
+	succeeded_at[node] = world.now;
+}
+
+static bool any_death(void)
+{
+	bool any = false;
+
+	for (unsigned int i = 0; i < SIM_NODES; i++)
+		any |= succeeded_at[i] != 0;
+	return any;
+}
+
 static bool reason_at(unsigned int at)
 {
 	for (unsigned int i = 0; i < CHECK_EPS; i++) {
@@ -56,16 +79,53 @@ static bool reason_at(unsigned int at)
 	return false;
 }
 
-/* A receive without a tag may be given any peer's message */
-bool check_may_fail(const struct op *op)
+/* Is there a reason but the end of a process? A receive without a tag may be given any peer's message */
+static bool has_reason(const struct op *op)
 {
 	const unsigned int from = op->plan.from * SIM_EPS + op->plan.from_ep;
 	const unsigned int to = op->plan.to * SIM_EPS + op->plan.to_ep;
 
+	return reasons[from][to] || (op->plan.untagged && reason_at(to));
+}
+
+static bool has_death(const struct op *op)
+{
+	return succeeded_at[op->plan.from] || succeeded_at[op->plan.to] ||
+	       (op->plan.untagged && any_death());
+}
+
+bool check_may_fail(const struct op *op)
+{
 	if (op_end_lost(op, 0) || op_end_lost(op, 1))
 		return true;
-	return op->number < excused &&
-	       (reasons[from][to] || (op->plan.untagged && reason_at(to)));
+	return op->number < excused && (has_reason(op) || has_death(op));
+}
+
+/* Did both ends begin after the last end of a process of theirs, when they knew each other? */
+static bool is_of_successors(const struct op *op)
+{
+	for (unsigned int end = 0; end < 2; end++) {
+		const struct op_end *at = &op->ends[end];
+
+		if (op_end_exists(op, end) &&
+		    (!at->met || at->tried_at <= succeeded_at[op->plan.from] ||
+		     at->tried_at <= succeeded_at[op->plan.to]))
+			return false;
+	}
+	/* it may name memory of the process before */
+	return op->plan.kind == OP_MESSAGE || op->shown == nodes[op->plan.to].life;
+}
+
+/*
+ * The end of a process is no reason for what its successor does, or is asked for. But a receive may meet a message of the
+ * process that has ended.
+ */
+static bool may_end_with_error(const struct op *op, unsigned int end)
+{
+	if (!check_may_fail(op))
+		return false;
+	return end || op->plan.untagged || op_end_lost(op, 0) || op_end_lost(op, 1) ||
+	       has_reason(op) || !is_of_successors(op);
 }
 
 bool check_fails(unsigned int node)
@@ -74,7 +134,7 @@ bool check_fails(unsigned int node)
 		if (reason_at(node * SIM_EPS + e))
 			return true;
 	}
-	return false;
+	return any_death();
 }
 
 bool check_breaks(unsigned int node)
@@ -85,7 +145,7 @@ bool check_breaks(unsigned int node)
 		if (why && why != check_silence)
 			return true;
 	}
-	return false;
+	return any_death();
 }
 
 /* ---- lies ---- */
@@ -567,7 +627,7 @@ void check_ended(struct op *op, unsigned int end)
 {
 	const struct op_end *at = &op->ends[end];
 
-	if (at->err && !check_may_fail(op) && !at->cancelled && !is_refused(op, end))
+	if (at->err && !may_end_with_error(op, end) && !at->cancelled && !is_refused(op, end))
 		world_fail("%s %u fails, and nothing gave reason: %s",
 			   end ? "receive" : "operation", op->number, fi_strerror(at->err));
 	if (!at->err && !end && op->plan.kind != OP_MESSAGE)

@@ -42,7 +42,7 @@ static void fault_pause(const struct fault_plan *fault, enum node_state state)
 
 static void fault_kill(const struct fault_plan *fault)
 {
-	check_reason(fault->node, SIM_NODES, "a process has ended");
+	check_death(fault->node);
 	if (nodes[fault->node].state != NODE_DEAD)
 		node_kill(fault->node);
 }
@@ -61,7 +61,7 @@ static void fault_leave(const struct fault_plan *fault)
 {
 	if (nodes[fault->node].state != NODE_RUNS)
 		return;
-	check_reason(fault->node, SIM_NODES, "a process has ended");
+	check_death(fault->node);
 	node_wish(fault->node, node_leave, 0);
 }
 
@@ -195,6 +195,7 @@ static void fault_end(const struct fault_plan *fault)
 		for (unsigned int e = 0; fault->renamed && e < script->eps; e++)
 			fault_rename(&node->eps[e]);
 		node_open(fault->node);
+		check_successor(fault->node);
 	}
 	if (fault->kind == FAULT_CLOSE && node->state != NODE_DEAD)
 		node_wish(fault->node, node_ep_reopen,

@@ -547,6 +547,9 @@ void check_begin(void);
 void check_no_excuse(void);
 /* Operations of @a with @b may fail now; SIM_NODES: with any */
 void check_reason(unsigned int a, unsigned int b, const char *why);
+/* A process ends, which is a reason, too, but for what its successor does, or is asked for, from then on */
+void check_death(unsigned int node);
+void check_successor(unsigned int node);
 /* A reason: a peer is silent for so long, and may live */
 extern const char check_silence[];
 /* Those of one endpoint may */
