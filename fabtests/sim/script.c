@@ -572,8 +572,7 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 	/* not drawn, so that others stay what they were */
 	script->triggers = seed * 0x9e3779b97f4a7c15ULL >> 32 < (1ULL << 32) / 5;
 	script->pinned = seed % 4 ? 0 : 512 << seed / 4 % 2;
-	/* a core that sends less at once keeps a piece for ever whose receive was taken back */
-	script->eager = by_gpu / 4096 % 4 || script->model->eager < 65536 ? 0 : 64;
+	script->eager = by_gpu / 4096 % 4 ? 0 : 64;
 	if (by_gpu % 5 == 0)
 		script->rings = 1 + by_gpu / 5 % ((1U << script->nodes) - 1);
 	script->directs &= script->model->directs;

@@ -82,12 +82,15 @@ static void forget_lost(void)
 	seen_ids_fini(&fake_xfer.proto->lost);
 }
 
+/* Cores that mix endpoints stall. */
 static void start(const char *name)
 {
 	forget_lost();
 	fake_xfer.farewell = FAREWELL;
 	scene_open(&there, NULL);
 	scene_open(&here, scene_kind_named(name));
+	there.ep.quirks |= QUIRK_STALLS;
+	here.ep.quirks |= QUIRK_STALLS;
 }
 
 /* The last one closes. */

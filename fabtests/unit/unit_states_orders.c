@@ -459,6 +459,7 @@ void test_stale_pieces(void **state)
 	static const int ends[] = {0, 0, FI_ENOMSG};
 
 	scene_open(&scene, scene_kind_named("pulling, side"));
+	scene.ep.quirks |= QUIRK_STALLS;
 	other(1);
 	look();
 	scene_lose(&scene);

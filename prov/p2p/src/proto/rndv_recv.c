@@ -164,7 +164,8 @@ static void rndv_piece_copied_in(struct copy *copy, int status)
 static void rndv_piece_missed(const struct xfer_req *req, struct xfer_ep *ep, int lane,
 			      uint64_t tag)
 {
-	if ((ep->quirks & QUIRK_NEAR || lane >= 0) && !req->transfer.recv.arrival->status)
+	if ((!(req->ctx.ep->quirks & QUIRK_STALLS) || lane >= 0) &&
+	    !req->transfer.recv.arrival->status)
 		rndv_stale_expect(lane < 0 ? ep : req->ctx.ep, lane, tag);
 }
 

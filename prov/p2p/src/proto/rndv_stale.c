@@ -54,7 +54,7 @@ void rndv_stale_discard(struct xfer_ep *ep)
 		xfer_ctx_free(ctx);
 }
 
-/* ---- within a host ---- */
+/* ---- over other cores, and lanes ---- */
 
 /* A receive for one stale piece is a struct xfer_out without more. */
 

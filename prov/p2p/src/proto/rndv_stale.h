@@ -5,8 +5,8 @@
  * others:
  *
  * - Cores that stall read nothing behind it. There the core discards what has come (rndv_stale_discard()).
- * - A core within the host (QUIRK_NEAR) reports none of its sender's later messages as sent, to any peer. There each
- *   piece that may come has a receive again, and its bytes go nowhere (rndv_stale_expect()).
+ * - shm reports none of its sender's later messages as sent, to any peer, and ofi_rxm not that piece, if it is long.
+ *   There each piece that may come has a receive again, and its bytes go nowhere (rndv_stale_expect()).
  * - A lane has receives for pieces alone, and its thread may not have posted the next one yet. So nothing is discarded
  *   there, and a piece has a receive again, too.
  *
