@@ -407,18 +407,22 @@ static bool rndv_arrival_is_for(const struct xfer_arrival *arrival,
 	return false;
 }
 
-/* Is its sender lost, or all of the domain that its number tells? */
+/*
+ * Is its sender lost, or all of the domain that its number tells? Or did the only sender that it may be from give it a
+ * number of another domain?
+ */
 static bool rndv_arrival_deserted(const struct xfer_arrival *arrival, const struct xfer *xfer)
 {
+	const uint64_t owner = xfer_board_owner(arrival->id);
 	const struct xfer_req *req = NULL;
 	const struct xfer_peer *peer;
 
 	while ((req = rndv_arrival_next(arrival, req))) {
 		peer = xfer_peer_find(req->ctx.ep, req->addr);
-		if (peer && peer->epoch && !peer->open)
+		if (peer && (peer->open ? peer->owner && peer->owner != owner : peer->epoch))
 			return true;
 	}
-	return rndv_deserted(xfer, xfer_board_owner(arrival->id), NULL);
+	return rndv_deserted(xfer, owner, NULL);
 }
 
 /* @suspected: only what has been waited for so long that it is watched */
