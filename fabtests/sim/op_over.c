@@ -54,6 +54,17 @@ static bool is_kept(const struct op *op)
 	       core_keeps(plan->from, ep_of_end(op, 0)->port, plan->to, &what);
 }
 
+/* Has the core a piece, or another long message, between the two nodes? Of pieces nothing tells which operation they are of */
+static bool is_piece_kept(const struct op *op)
+{
+	const struct op_plan *plan = &op->plan;
+	const struct core_kept any = {.any = true};
+
+	return world.script->model->keeps && world.script->eager &&
+	       (core_keeps(plan->from, ep_of_end(op, 0)->port, plan->to, &any) ||
+		core_keeps(plan->to, ep_of_end(op, 1)->port, plan->from, &any));
+}
+
 /*
  * Does the provider post it again until the core takes it? With a queue it never says -FI_EAGAIN of remote memory. The first
  * link of a chain waits for nothing, and is queued, too.
@@ -313,7 +324,7 @@ static bool end_known(const struct op *op, unsigned int end)
 	bool anew = world.script->eps > 1 ||
 		    ep_of_end(op, 1)->met[plan->from][plan->from_ep] != op->ends[0].life + 1;
 
-	if (!end && (is_kept(op) || is_held_up(op) || is_put_failed(op)))
+	if (is_piece_kept(op) || (!end && (is_kept(op) || is_held_up(op) || is_put_failed(op))))
 		return true;
 	if (end && (waits_for_lost(op) || is_deceived(op)))
 		return true;

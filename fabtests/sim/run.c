@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* One run: the script, then peace, then proof that all is well again, then the end. See sim.h. */
+#include "base/base.h"
 #include "exhaust.h"
 #include "fiber.h"
 #include "gate.h"
@@ -584,17 +585,37 @@ static void run_first_rounds(void)
 	run_again(failed, 14);
 }
 
-/* A greeting that was lost is repeated after a minute, where the core has little room for such. What waits may fail then */
+/*
+ * How long what a fault does may stay unknown: a greeting that was lost is repeated after a minute, where the core has
+ * little room for such. A process that has ended is known for it within 5 s, where somebody looks
+ */
+static uint64_t fault_heals(const struct fault_plan *fault)
+{
+	if (fault->dropped)
+		return 0;
+	switch (fault->kind) {
+	case FAULT_LOSE:
+		return 65 * SIM_S;
+	case FAULT_KILL:
+	case FAULT_RESTART:
+	case FAULT_LEAVE:
+		return 6 * SIM_S;
+	default:
+		return 0;
+	}
+}
+
+/* What waits may fail then */
 static void run_heal(void)
 {
 	const size_t failed = failures();
+	uint64_t time = 0;
 
-	for (size_t i = 0; i < script->fault_count; i++) {
-		if (!script->faults[i].dropped && script->faults[i].kind == FAULT_LOSE) {
-			run_for(65 * SIM_S);
-			run_again(failed, 15);
-			return;
-		}
+	for (size_t i = 0; i < script->fault_count; i++)
+		time = P2P_MAX(time, fault_heals(&script->faults[i]));
+	if (time) {
+		run_for(time);
+		run_again(failed, 15);
 	}
 }
 

@@ -91,7 +91,7 @@
  *   core's own answers do (is_stalled()).
  * - A receiver that is asked to peek at what will not come is told of a message of no bytes.
  * - ofi_rxm keeps a long message for ever if its connection breaks; and 1.17 if it is discarded. Then nothing that is
- *   fenced begins behind it (core_keeps(); nobody discards those over that model).
+ *   fenced begins behind it (core_keeps(); nobody discards those over that model). Nor does what such a piece is of end.
  *
  * conform/ compares the models with the cores. contrib/check runs it, and contrib/vm/check for verbs.
  */
