@@ -165,13 +165,16 @@ static bool is_behind_lost(const struct op *op, unsigned int end)
 {
 	const struct op_end *at = &op->ends[end];
 
-	for (size_t i = 0; op_is_streamed(op, end) && i < 2 * op_count; i++) {
+	if (!op_is_streamed(op, end))
+		return false;
+	for (size_t i = 0; i < 2 * op_count; i++) {
 		const struct op *other = &ops[i / 2];
 		const struct op_end *before = &other->ends[i % 2];
 
-		if (op_node(other, i % 2) == op_node(op, end) &&
+		if (before->posted && !before->done &&
+		    op_node(other, i % 2) == op_node(op, end) &&
 		    op_stream(other, i % 2) == op_stream(op, end) &&
-		    op_is_streamed(other, i % 2) && before->posted && !before->done &&
+		    op_is_streamed(other, i % 2) &&
 		    (before->queued < at->queued || is_repeated(op, end)) &&
 		    is_lost(other, i % 2))
 			return true;
@@ -188,14 +191,17 @@ static bool is_in_full_ring(const struct op *op, unsigned int end,
 {
 	unsigned int waiting = 0;
 
-	for (size_t i = 0; op_is_ringed(op, end) && i < 2 * op_count; i++) {
+	if (!op_is_ringed(op, end))
+		return false;
+	for (size_t i = 0; i < 2 * op_count; i++) {
 		const struct op *other = &ops[i / 2];
 		const struct op_end *at = &other->ends[i % 2];
 
-		if (other == op || op_node(other, i % 2) != op_node(op, end) ||
+		if (!at->posted || at->done || other == op ||
+		    op_node(other, i % 2) != op_node(op, end) ||
 		    op_ep(other, i % 2) != op_ep(op, end) || !op_is_ringed(other, i % 2) ||
-		    op_ring(other, i % 2) != op_ring(op, end) || !at->posted || at->done ||
-		    !op_end_lives(other, i % 2) || !waits(other, i % 2))
+		    op_ring(other, i % 2) != op_ring(op, end) || !op_end_lives(other, i % 2) ||
+		    !waits(other, i % 2))
 			continue;
 		/* a put is two */
 		waiting += 1 + other->plan.put;
@@ -221,9 +227,11 @@ static bool is_in_order(const struct op *op, const struct op *other)
 /* Does it wait behind one that is ungreeted or fenced? */
 static bool is_behind_held(const struct op *op, unsigned int end)
 {
-	for (const struct op *other = ops; !end && other < ops + op_count; other++) {
-		if (op_node(other, 0) == op_node(op, 0) && is_in_order(op, other) &&
-		    other->ends[0].posted && !other->ends[0].done &&
+	if (end || !(world.script->fences || (core_loses() && world.script->model->stalls)))
+		return false;
+	for (const struct op *other = ops; other < ops + op_count; other++) {
+		if (other->ends[0].posted && !other->ends[0].done &&
+		    op_node(other, 0) == op_node(op, 0) && is_in_order(op, other) &&
 		    (other->ends[0].turn < op->ends[0].turn || is_repeated(op, 0)) &&
 		    (is_ungreeted(other) || is_fenced(other)))
 			return true;
