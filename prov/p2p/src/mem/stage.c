@@ -449,11 +449,6 @@ bool stage_slot_free(const struct stage *stage, enum stage_use use, size_t len,
 	       stage_pool_choose(stage, use, len, others) != STAGE_POOLS;
 }
 
-struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_t len)
-{
-	return stage_slot_share(stage, use, len, NULL);
-}
-
 /* Takes a part of a split slot that has some to be had */
 static struct stage_slot *stage_part_take(struct stage_slot *whole)
 {
@@ -500,6 +495,11 @@ static struct stage_slot *stage_slot_take(struct stage *stage, enum stage_use us
 	slot->idle = (1u << STAGE_PARTS) - 1;
 	LIST_INSERT_HEAD(&stage->split[use], slot, entry);
 	return stage_part_take(slot);
+}
+
+struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_t len)
+{
+	return stage_slot_take(stage, use, len, 0);
 }
 
 /* Returns what a slot counts for its holder [parts] */
@@ -566,6 +566,7 @@ void stage_slot_put(struct stage *stage, struct stage_slot *slot)
 	slot->lent = NULL;
 	if (slot->held)
 		*slot->held -= stage_slot_counts(slot);
+	slot->held = NULL;
 	if (slot->whole)
 		slot = stage_part_put(stage, slot);
 	if (!slot)

@@ -407,10 +407,7 @@ static bool rndv_arrival_is_for(const struct xfer_arrival *arrival,
 	return false;
 }
 
-/*
- * Is its sender lost, or all of the domain that its number tells? Or did the only sender that it may be from give it a
- * number of another domain?
- */
+/* Is its sender lost, or all of the domain that its number tells? Or is its only possible sender of another domain? */
 static bool rndv_arrival_deserted(const struct xfer_arrival *arrival, const struct xfer *xfer)
 {
 	const uint64_t owner = xfer_board_owner(arrival->id);
