@@ -340,9 +340,11 @@ void node_ep_reopen(unsigned int i, unsigned int e)
 
 	if (ep->open)
 		return;
-	/* an address that nobody has had */
-	if (e >= SIM_EPS)
+	/* an address that nobody has had. What is to go there is for this one, which may end before it is open */
+	if (e >= SIM_EPS) {
 		ep->port += SIM_EPS;
+		op_adopt(i, e % SIM_EPS);
+	}
 	node_ep_open(i, e % SIM_EPS);
 }
 
