@@ -50,14 +50,14 @@ static void rndv_aborted(struct xfer_ep *ep, const struct wire_msg *msg)
 {
 	struct xfer_arrival *arrival = rndv_arrival_find(ep->xfer, msg->id);
 
-	if (!arrival)
-		return;
-	if (arrival->peer && !xfer_peer_said(arrival->peer, msg)) {
-		xfer_message_wrong(ep->xfer, msg->type, "another peer's");
+	if (!arrival || !arrival->announced) {
+		/* where a connection breaks, this may overtake the announcement, and no marker comes */
+		if (arrival || msg->flags & WIRE_UNMARKED)
+			rndv_announced_in_vain(ep, msg->id, true, msg->status);
 		return;
 	}
-	if (!arrival->announced) {
-		rndv_arrival_lost(arrival, ep, msg->status);
+	if (arrival->peer && !xfer_peer_said(arrival->peer, msg)) {
+		xfer_message_wrong(ep->xfer, msg->type, "another peer's");
 		return;
 	}
 	arrival->status = msg->status;

@@ -141,8 +141,8 @@ void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req));
 bool rndv_marker_spent(const struct xfer *xfer, uint64_t id);
 
 /*
- * A message is announced by a peer that was lost, and does not know yet; or, if it is not @known, by nobody that we know, or in a
- * way that we cannot read. Whatever its marker matches fails.
+ * A message is announced by a peer that was lost, and does not know yet, or that gives it up; or, if it is not @known, by nobody
+ * that we know, or in a way that we cannot read. Whatever its marker matches fails.
  */
 void rndv_announced_in_vain(struct xfer_ep *ep, uint64_t id, bool known, int status);
 
