@@ -485,13 +485,13 @@ static uint64_t word_of(const struct op *op, size_t i)
 	return word;
 }
 
-/* An atomic operation is done once, and its result is what was there before */
+/* An atomic operation is done once, or by each launch of its graph, and its result is what was there before */
 static void check_atomic(const struct op *op)
 {
 	for (size_t i = 0; i < op->plan.len / 8; i++) {
 		const uint64_t before = word_of(op, i);
 		const uint64_t swapped = i % 2 ? before : ~before;
-		const uint64_t sum = before * (1 + (op->graph ? op->plan.graph : 1));
+		const uint64_t sum = before * (1 + P2P_MAX(op->counted, 1));
 		const uint64_t after = op->plan.kind == OP_SWAP ? swapped : sum;
 
 		if (((const uint64_t *) op->ends[1].buf)[i] != after)

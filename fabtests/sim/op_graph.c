@@ -7,11 +7,11 @@
 #include "fiber.h"
 #include "sim.h"
 
-/* @go: each launch waits for one count of it; @launched, @counted, @ended: so many were, of op_plan.graph */
+/* @go: each launch waits for one count of it; @launched: so many were, of op_plan.graph */
 struct op_graph {
 	struct gpu_graph *graph;
 	struct fid_cntr *go;
-	unsigned int launched, counted, ended;
+	unsigned int launched;
 };
 
 static struct node_domain *domain_of_op(const struct op *op)
@@ -27,10 +27,8 @@ static bool waits_for_last(const struct op *op)
 
 static bool count_is_due(const struct op *op)
 {
-	const struct op_graph *graph = op->graph;
-
-	return graph->counted < graph->launched && world.now / 1000 >= op->ends[0].threshold &&
-	       !(waits_for_last(op) && graph->counted > graph->ended);
+	return op->counted < op->graph->launched && world.now / 1000 >= op->ends[0].threshold &&
+	       !(waits_for_last(op) && op->counted > op->ended);
 }
 
 /* Is there another launch, or a count? */
@@ -57,7 +55,7 @@ void op_graph_turn(struct op *op)
 		/* the launch's kernel fills it again */
 		if (waits_for_last(op))
 			op_stream_spoil(op);
-		graph->counted++;
+		op->counted++;
 		if (fi_cntr_add(graph->go, 1))
 			world_fail("n%u: a counter is not added to", op->plan.from);
 	}
@@ -70,7 +68,6 @@ void op_graph_close(struct op *op)
 	if (!graph)
 		return;
 	op->graph = NULL;
-	op->launches = graph->counted - graph->ended;
 	/* a child of fork() asks no driver */
 	if (!world.child)
 		gpu_graph_destroy(graph->graph);
@@ -104,11 +101,12 @@ int op_post_graph(struct op *op)
 
 bool op_graph_ended(struct op *op)
 {
+	op->ended++;
 	if (!op->graph)
-		return op->launches < 2 || !--op->launches;
-	if (++op->graph->ended < op->plan.graph)
+		return op->ended >= op->counted;
+	if (op->ended < op->plan.graph)
 		return false;
-	if (op->graph->ended > op->graph->counted)
+	if (op->ended > op->counted)
 		world_fail("n%u: operation %u ends more often than it was launched",
 			   op->plan.from, op->number);
 	return true;

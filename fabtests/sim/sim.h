@@ -234,7 +234,8 @@ struct op_end {
  * @spare:	there is only a receive, for messages whose own has ended without them
  * @shown:	the process whose memory it reads or writes (node.life)
  * @aside:	of an atomic operation: [0] its result, [1] what it compares with
- * @graph:	that it is in (op_graph.c), or NULL. Then @launches of it may still end, as its endpoint was closed
+ * @graph:	that it is in (op_graph.c), or NULL once its endpoint is closed. @counted: launches of it that may begin, and may still end then;
+ *		@ended: that have ended
  * @held_at:	when it had to wait last, as others wait for a process that rests [ns] (check_unhindered())
  * @signal:	of a put: the word at the peer; @signals: it has not been signalled yet; @seen: the word is there; @target: the number of its target,
  *		which names @target_addr, of the endpoint's life before @target_life; 0: it has none
@@ -250,7 +251,7 @@ struct op {
 	struct op_end ends[2];
 	uint8_t *aside[2];
 	struct op_graph *graph;
-	unsigned int launches;
+	unsigned int counted, ended;
 	uint64_t held_at;
 	uint64_t *signal;
 	bool signals, seen;
