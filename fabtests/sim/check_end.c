@@ -282,9 +282,9 @@ static bool waits_for_ever(unsigned int node)
 		    ((op->ends[end].posted || op->ends[end].looking) && !op->ends[end].done &&
 		     op_end_exists(op, end) && op_end_lives(op, end) && op_end_over(op, end)))
 			return true;
-		/* it may have been reported as the peer was lost */
-		if (core_keeps(node, nodes[node].eps[op_ep(op, end)].port, op_node(op, !end),
-			       &any))
+		/* its end may have been told as the peer was lost, and so may that of the receive of what the peer keeps */
+		if (op_piece_kept(op) || core_keeps(node, nodes[node].eps[op_ep(op, end)].port,
+						    op_node(op, !end), &any))
 			return true;
 		/* a silent core keeps what it has for a process, or an endpoint, that is gone: of what it reads here, too */
 		if (world.script->model->silent && !op_end_lives(op, !end) &&

@@ -54,8 +54,7 @@ static bool is_kept(const struct op *op)
 	       core_keeps(plan->from, ep_of_end(op, 0)->port, plan->to, &what);
 }
 
-/* Has the core a piece, or another long message, between the two nodes? Of pieces nothing tells which operation they are of */
-static bool is_piece_kept(const struct op *op)
+bool op_piece_kept(const struct op *op)
 {
 	const struct op_plan *plan = &op->plan;
 	const struct core_kept any = {.any = true};
@@ -332,7 +331,7 @@ static bool end_known(const struct op *op, unsigned int end)
 	bool anew = world.script->eps > 1 ||
 		    ep_of_end(op, 1)->met[plan->from][plan->from_ep] != op->ends[0].life + 1;
 
-	if (is_piece_kept(op) || (!end && (is_kept(op) || is_held_up(op) || is_put_failed(op))))
+	if (op_piece_kept(op) || (!end && (is_kept(op) || is_held_up(op) || is_put_failed(op))))
 		return true;
 	if (end && (waits_for_lost(op) || is_deceived(op)))
 		return true;

@@ -496,6 +496,8 @@ bool op_end_over(const struct op *op, unsigned int end);
  * answered a datagram, so that its host's refusal proves nothing (docs/reliability.md).
  */
 bool op_end_lost(const struct op *op, unsigned int end);
+/* Has the core a piece, or another long message, between the two nodes? Of pieces nothing tells which operation they are of */
+bool op_piece_kept(const struct op *op);
 /* Does its ring wait as a whole, as it is full of others, or has one with FI_FENCE? */
 bool op_end_hindered(const struct op *op, unsigned int end);
 /* Its receive is to be cancelled */
