@@ -343,9 +343,9 @@ static void test_allowed(void **state)
 	ok(cuPointerGetAttribute(&type, attr, d));
 	ok(cuEventCreate(&e, 0));
 	ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-	ok(cuMemsetD8Async(d, 1, 1, stream));
+	/* each elsewhere, as these streams do not wait for each other */
+	ok(cuMemsetD8Async(d + 2, 1, 1, stream));
 	ok(cuEventRecord(e, stream));
-	/* elsewhere, as that stream does not wait for this one */
 	ok(cuMemsetD8Async(d + 1, 1, 1, NULL));
 	ok(cuMemsetD8_v2(d, 0, 1));
 	ok(cuMemcpyDtoH_v2(&byte, d, 1));
