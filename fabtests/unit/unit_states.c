@@ -382,6 +382,7 @@ int main(int argc, char **argv)
 		TEST(test_other),
 		TEST(test_two),
 		TEST(test_offer_fell),
+		TEST(test_offer_falls_early),
 		TEST(test_offer_unnoted),
 		TEST(test_answered_in_queue),
 		TEST(test_credit_first),

@@ -237,6 +237,7 @@ void test_waits_unposted(void **state);
 void test_waits_unknown(void **state);
 void test_waits_behind_write(void **state);
 void test_offer_fell(void **state);
+void test_offer_falls_early(void **state);
 void test_offer_unnoted(void **state);
 
 #endif /* P2P_UNIT_STATES_H */

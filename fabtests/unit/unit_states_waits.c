@@ -508,3 +508,26 @@ void test_offer_unnoted(void **state)
 	assert_int_equal(scene_state(&scene), XFER_PULLING);
 	finish(1);
 }
+
+/* An offer stands no longer than its sender waits, which is told of a loss though the core keeps the marker. */
+void test_offer_falls_early(void **state)
+{
+	struct ipc_import *import;
+	struct ipc_offer offer;
+	struct ipc_claim claim = {.len = SCENE_LEN, .offer = &offer};
+	struct core_comp comp;
+	void *addr;
+
+	scene_open(&scene, NULL);
+	scene.ep.wish = PATH_ANY;
+	claim.number = scene.id = scene_send(&scene, SCENE_LEN, 0)->transfer.id;
+	scene_describe(scene.req->iov[0].iov_base, SCENE_LEN, &offer);
+	scene_lose(&scene);
+	assert_int_equal(xfer_cq_next(&fake_cq, true, &comp), 1);
+	assert_int_not_equal(comp.err, 0);
+	assert_int_equal(ipc_open(&fake_xfer.ipc, &claim, &scene.req->mem, &import, &addr),
+			 -FI_EOPNOTSUPP);
+	scene_drain(&scene);
+	assert_int_equal(scene_state(&scene), XFER_ENDED);
+	scene_close(&scene);
+}

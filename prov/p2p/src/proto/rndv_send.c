@@ -53,10 +53,7 @@ static void rndv_send_check(struct xfer_req *req)
 void rndv_send_end(struct xfer_req *req)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
-	req->comp = (struct core_comp){
-		.flags = req->done_flags,
-		.src = FI_ADDR_NOTAVAIL,
-	};
+	req->comp = (struct core_comp){.flags = req->done_flags, .src = FI_ADDR_NOTAVAIL};
 	xfer_req_end(req, -req->transfer.status);
 }
 
@@ -77,10 +74,11 @@ void rndv_send_forsake(struct xfer_req *req)
 	}
 }
 
-/* Begins nothing more; ends when what is in flight has. */
+/* Begins nothing more; ends when what is in flight has. It may be reported earlier, but after copies of it here */
 static void rndv_send_over(struct xfer_req *req)
 {
 	xfer_req_move(req, XFER_ENDING);
+	ipc_own_fall(&req->transfer.own);
 	rndv_send_check(req);
 }
 
