@@ -383,6 +383,7 @@ int main(int argc, char **argv)
 		TEST(test_two),
 		TEST(test_offer_fell),
 		TEST(test_offer_falls_early),
+		TEST(test_spare_for_core),
 		TEST(test_offer_unnoted),
 		TEST(test_answered_in_queue),
 		TEST(test_credit_first),

@@ -238,6 +238,7 @@ void test_waits_unknown(void **state);
 void test_waits_behind_write(void **state);
 void test_offer_fell(void **state);
 void test_offer_falls_early(void **state);
+void test_spare_for_core(void **state);
 void test_offer_unnoted(void **state);
 
 #endif /* P2P_UNIT_STATES_H */

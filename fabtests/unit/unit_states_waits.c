@@ -531,3 +531,26 @@ void test_offer_falls_early(void **state)
 	assert_int_equal(scene_state(&scene), XFER_ENDED);
 	scene_close(&scene);
 }
+
+/* What the core reads or writes has other memory in need, too. */
+void test_spare_for_core(void **state)
+{
+	struct stage_slots taken = LIST_HEAD_INITIALIZER(taken);
+	struct stage_slot *slot;
+
+	while ((slot = stage_slot_get(&fake_xfer.stage, STAGE_PIECE_OUT, SCENE_PIECE)))
+		LIST_INSERT_HEAD(&taken, slot, entry);
+	scene_open(&scene, scene_kind_named("bouncing"));
+	assert_int_equal(scene.req->transfer.in_flight, 0);
+	scene.req->transfer.starved -= 1000;
+	fake_xfer.watched -= XFER_WATCH;
+	xfer_progress(&fake_xfer);
+	assert_int_equal(scene.req->transfer.in_flight, 1);
+	while ((slot = LIST_FIRST(&taken))) {
+		LIST_REMOVE(slot, entry);
+		stage_slot_put(&fake_xfer.stage, slot);
+	}
+	scene_drain(&scene);
+	assert_int_equal(scene_state(&scene), XFER_ENDED);
+	scene_close(&scene);
+}

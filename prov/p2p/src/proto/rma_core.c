@@ -314,19 +314,19 @@ static void rma_core_push(struct xfer_req *req)
 
 	if (req->path.proto == PATH_LENT)
 		return;
-	/* one more than there are: it must not end meanwhile */
-	req->transfer.in_flight++;
 	while (!req->transfer.status && req->transfer.next < req->transfer.pieces &&
-	       req->transfer.in_flight <= RMA_CORE_WINDOW) {
+	       req->transfer.in_flight < RMA_CORE_WINDOW) {
 		if (rma_core_last(req, req->transfer.next) &&
-		    req->op_flags & FI_REMOTE_CQ_DATA && req->transfer.in_flight > 1)
+		    req->op_flags & FI_REMOTE_CQ_DATA && req->transfer.in_flight)
 			break;
 		piece = rndv_piece_new(req, use, rma_core_piece_done);
 		if (!piece)
 			break;
+		/* one more than there are: it must not end meanwhile */
+		req->transfer.in_flight++;
 		rma_core_piece_begin(piece);
+		req->transfer.in_flight--;
 	}
-	req->transfer.in_flight--;
 	rma_core_check(req);
 }
 

@@ -119,7 +119,8 @@ static bool rndv_piece_stage(struct rndv_piece *piece, enum stage_use use)
 		piece->host_desc = piece->slot->desc;
 		return true;
 	}
-	piece->reserve = req->transfer.in_flight ? NULL : rndv_spare(req, piece->len);
+	if (!req->transfer.in_flight && req->peer)
+		piece->reserve = rndv_spare(req, piece->len);
 	if (!piece->reserve)
 		return false;
 	piece->host = piece->reserve->addr;
