@@ -94,11 +94,11 @@ void check_all_ended(const char *when)
 
 /*
  * Less pinned memory than users may say: whole messages for a process that rests, and pieces both ways, may hold all of it.
- * Nothing makes up for slots that remote memory needs.
+ * Nothing makes up for slots that injected writes need.
  */
 static bool is_short_of_slots(const struct op *op)
 {
-	return op->plan.kind != OP_MESSAGE && world.script->pinned == 512;
+	return op->plan.kind != OP_MESSAGE && op->plan.inject && world.script->pinned == 512;
 }
 
 /*
