@@ -12,9 +12,10 @@
 
 /* So much is the core's and the application's: it is enough for a few peers [bytes] */
 #define ROOM_DESCRIPTORS 16
-/* An endpoint of a core takes so many, with its queues: net's takes 12 */
-#define ROOM_ENDPOINT 16
 #define ROOM_MEMORY ((size_t) 256 << 20)
+
+/* A core's endpoint takes at most so many descriptors with its queues: net's takes 12 */
+#define ROOM_ENDPOINT 16
 
 /* Are there so many bytes for us beside ROOM_MEMORY? */
 bool room_for(size_t len);
