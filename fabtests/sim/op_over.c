@@ -159,8 +159,9 @@ static bool is_repeated(const struct op *op, unsigned int end)
 	return !end && op->plan.graph > 1 && op_is_streamed(op, 0);
 }
 
-/* In a stream nothing overtakes what waits for a peer that is gone */
-static bool is_behind_lost(const struct op *op, unsigned int end)
+/* In a stream nothing overtakes what waits */
+static bool is_behind_in_stream(const struct op *op, unsigned int end,
+				bool (*waits)(const struct op *op, unsigned int end))
 {
 	const struct op_end *at = &op->ends[end];
 
@@ -175,7 +176,7 @@ static bool is_behind_lost(const struct op *op, unsigned int end)
 		    op_stream(other, i % 2) == op_stream(op, end) &&
 		    op_is_streamed(other, i % 2) &&
 		    (before->queued < at->queued || is_repeated(op, end)) &&
-		    is_lost(other, i % 2))
+		    waits(other, i % 2))
 			return true;
 	}
 	return false;
@@ -240,18 +241,14 @@ static bool is_behind_held(const struct op *op, unsigned int end)
 
 bool op_end_lost(const struct op *op, unsigned int end)
 {
-	return is_lost(op, end) || is_behind_lost(op, end) ||
+	return is_lost(op, end) || is_behind_in_stream(op, end, is_lost) ||
 	       is_in_full_ring(op, end, is_lost) || is_behind_held(op, end);
-}
-
-static bool is_under_way(const struct op *op, unsigned int end)
-{
-	return op->ends[end].posted && !op->ends[end].done;
 }
 
 bool op_end_hindered(const struct op *op, unsigned int end)
 {
-	return is_in_full_ring(op, end, is_under_way);
+	return is_behind_in_stream(op, end, op_end_lives) ||
+	       is_in_full_ring(op, end, op_end_lives);
 }
 
 /*

@@ -498,7 +498,7 @@ bool op_end_over(const struct op *op, unsigned int end);
 bool op_end_lost(const struct op *op, unsigned int end);
 /* Has the core a piece, or another long message, between the two nodes? Of pieces nothing tells which operation they are of */
 bool op_piece_kept(const struct op *op);
-/* Does its ring wait as a whole, as it is full of others, or has one with FI_FENCE? */
+/* Is it behind others in a stream, or does its ring wait as a whole, as it is full of others, or has one with FI_FENCE? */
 bool op_end_hindered(const struct op *op, unsigned int end);
 /* Its receive is to be cancelled */
 void op_cancel(struct op *op);
