@@ -118,12 +118,15 @@ static bool is_stopped_by(const struct op *op, unsigned int end, const struct op
 	       message->plan.from_ep == op_ep(op, end) &&
 	       message->plan.to == op_node(op, !end) &&
 	       message->plan.to_ep == op_ep(op, !end) && message->ends[0].posted &&
-	       !message->taken && (!message->ends[1].posted || message->ends[1].done);
+	       !message->taken &&
+	       (!message->ends[1].posted || message->ends[1].done ||
+		op_end_hindered(message, 1));
 }
 
 /*
- * Some cores read nothing of a peer's behind a message that no receive is there for, yet or any more. The owner's answer to
- * an operation on its memory waits there, too, as the core's own does.
+ * Some cores read nothing of a peer's behind a message that no receive is there for, yet or any more, or whose receive waits
+ * behind others in a stream or a ring. The owner's answer to an operation on its memory waits there, too, as the core's own
+ * does.
  */
 static bool is_stalled(const struct op *op)
 {
