@@ -195,21 +195,21 @@ static bool is_behind_resting(const struct op *op)
 	return behind;
 }
 
-/* Does an application sleep on a counter until such a process goes on? It reads of no other end until then */
-static bool is_asleep_for_resting(unsigned int node)
+/* Does an application sleep on a counter for what is held up so? It reads of no other end until then */
+static bool is_asleep_for_held(unsigned int node)
 {
 	const struct op *awaited = nodes[node].awaited;
 
 	return awaited &&
 	       (nodes[op_node(awaited, op_node(awaited, 0) == node)].state != NODE_RUNS ||
-		is_behind_resting(awaited));
+		is_behind_resting(awaited) || is_stalled(awaited));
 }
 
 /* Then its time begins anew */
 static bool is_held(const struct op *op)
 {
-	return is_behind_resting(op) || is_stalled(op) ||
-	       is_asleep_for_resting(op->plan.from) || is_asleep_for_resting(op->plan.to);
+	return is_behind_resting(op) || is_stalled(op) || is_asleep_for_held(op->plan.from) ||
+	       is_asleep_for_held(op->plan.to);
 }
 
 /*
