@@ -224,7 +224,13 @@ static bool is_in_order(const struct op *op, const struct op *other)
 	return is_queued(op, 0) && is_queued(other, 0);
 }
 
-/* Does it wait behind one that is ungreeted or fenced? */
+/* Is it ungreeted, or fenced? */
+static bool is_held(const struct op *op)
+{
+	return is_ungreeted(op) || is_fenced(op);
+}
+
+/* Does it wait behind such a one? */
 static bool is_behind_held(const struct op *op, unsigned int end)
 {
 	if (end || !(world.script->fences || (core_loses() && world.script->model->stalls)))
@@ -233,16 +239,22 @@ static bool is_behind_held(const struct op *op, unsigned int end)
 		if (other->ends[0].posted && !other->ends[0].done &&
 		    op_node(other, 0) == op_node(op, 0) && is_in_order(op, other) &&
 		    (other->ends[0].turn < op->ends[0].turn || is_repeated(op, 0)) &&
-		    (is_ungreeted(other) || is_fenced(other)))
+		    is_held(other))
 			return true;
 	}
 	return false;
 }
 
+/* Has it a place in its ring for ever? */
+static bool is_stuck(const struct op *op, unsigned int end)
+{
+	return is_lost(op, end) || (!end && is_held(op)) || is_behind_held(op, end);
+}
+
 bool op_end_lost(const struct op *op, unsigned int end)
 {
 	return is_lost(op, end) || is_behind_in_stream(op, end, is_lost) ||
-	       is_in_full_ring(op, end, is_lost) || is_behind_held(op, end);
+	       is_in_full_ring(op, end, is_stuck) || is_behind_held(op, end);
 }
 
 bool op_end_hindered(const struct op *op, unsigned int end)
