@@ -238,16 +238,20 @@ static bool may_shift(const struct op *op)
 	return shifts;
 }
 
-/* May a receive get this message? */
-bool check_may_be(const struct op *op, const struct op *sent)
+bool check_may_get(const struct op *op, const struct op *sent)
 {
-	if (!check_same_stream(sent, op) || sent->spare || sent->taken ||
-	    !sent->ends[0].posted || sent->ends[0].turn == UINT64_MAX)
+	if (!check_same_stream(sent, op) || sent->spare || sent->taken)
 		return false;
 	if (sent != op && !may_shift(op))
 		return false;
 	return !is_directed(op) ||
 	       (sent->plan.from == op->plan.from && sent->plan.from_ep == op->plan.from_ep);
+}
+
+bool check_may_be(const struct op *op, const struct op *sent)
+{
+	return sent->ends[0].posted && sent->ends[0].turn != UINT64_MAX &&
+	       check_may_get(op, sent);
 }
 
 uint64_t check_data(const struct op *op)

@@ -282,6 +282,13 @@ static bool is_put_failed(const struct op *op)
 	return unseen <= nodes[op->plan.from].domains[d].put_errors;
 }
 
+/* Has another receive got its message, so that it waits for that one's, which its sender holds for ever? */
+static bool waits_for_held(const struct op *op, const struct op *other)
+{
+	return op->taken && !other->ends[0].done && check_may_get(op, other) &&
+	       op_end_over(other, 0);
+}
+
 /*
  * A receive that took another message's marker waits for the sender of that one, which is gone, and nobody knows. As many
  * do as there are such messages.
@@ -292,8 +299,9 @@ static bool waits_for_lost(const struct op *op)
 
 	for (const struct op *other = ops; op->ends[1].posted && other < ops + op_count;
 	     other++)
-		lost += !op_end_lives(other, 0) && check_may_be(op, other) &&
-			op_end_lost(other, 1);
+		lost += op_end_lives(other, 0)
+				? waits_for_held(op, other)
+				: check_may_be(op, other) && op_end_lost(other, 1);
 	for (const struct op *other = ops; lost && other < ops + op_count; other++)
 		waiting += check_same_stream(op, other) && op_end_lives(other, 1) &&
 			   other->ends[1].posted && !other->ends[1].done;

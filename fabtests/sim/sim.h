@@ -558,8 +558,9 @@ extern const char check_silence[];
 /* Those of one endpoint may */
 void check_reason_ep(unsigned int node, unsigned int e, const char *why);
 bool check_may_fail(const struct op *op);
-/* Are these messages whose receives may change places? And may a receive get this message? */
+/* Are these messages whose receives may change places? May a receive get this message, once it is sent? And has it been? */
 bool check_same_stream(const struct op *a, const struct op *b);
+bool check_may_get(const struct op *op, const struct op *sent);
 bool check_may_be(const struct op *op, const struct op *sent);
 bool check_fails(unsigned int node);
 /* Is there another reason than silence why those of a node may? */
