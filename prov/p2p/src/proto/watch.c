@@ -185,7 +185,7 @@ static struct xfer_peer *watch_doomed(const struct xfer *xfer)
 
 /*
  * It goes to a peer that may have died, and about which nothing else is under way: then nobody would see that. One that was
- * removed may be answered, too.
+ * lost may be asked, and one that was removed may be answered, too.
  */
 static void watch_unsent_begin(const struct xfer_out *out)
 {
@@ -197,13 +197,12 @@ static void watch_unsent_begin(const struct xfer_out *out)
 		if (past->peer->open && xfer_peer_at(past->peer, ep, out->addr))
 			xfer_outq_hold(past->peer);
 	}
-	if (ep == ep->front) {
-		if (peer && peer->open)
-			xfer_outq_hold(peer);
+	if (ep == ep->front && peer && (peer->open || peer->epoch))
+		xfer_outq_hold(peer);
+	if (ep == ep->front)
 		return;
-	}
 	HASH_ITER(hh, ep->front->peers, peer, next) {
-		if (peer->open && xfer_peer_at(peer, ep, out->addr))
+		if ((peer->open || peer->epoch) && xfer_peer_at(peer, ep, out->addr))
 			xfer_outq_hold(peer);
 	}
 }
@@ -277,16 +276,12 @@ static void watch_all(struct xfer *xfer, unsigned int passed)
 	struct xfer_peer *peer;
 
 	watch_unsent_all(xfer);
-
 	/* this process was held up, and so was its thread */
 	if (passed > XFER_WATCH)
 		keepalive_drain();
 	LIST_FOREACH(peer, &xfer->busy_peers, busy) {
-		peer->life.verdict = 0;
-		if (!peer->open)
-			peer->life.verdict = watch_lost(peer, passed);
-		else
-			peer->life.verdict = watch_peer(peer, passed);
+		peer->life.verdict =
+			peer->open ? watch_peer(peer, passed) : watch_lost(peer, passed);
 		doomed |= peer->life.verdict;
 	}
 	while (doomed && (peer = watch_doomed(xfer)))
