@@ -775,6 +775,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_bound),
 		cmocka_unit_test(test_reset),
 		cmocka_unit_test(test_reset_of_lost),
+		cmocka_unit_test(test_asked_anew),
 		cmocka_unit_test(test_doubts),
 		cmocka_unit_test(test_bearer_told),
 		cmocka_unit_test(test_old_confirmation),

@@ -50,6 +50,7 @@ void test_forgotten_dies(void **state);
 
 void test_reset(void **state);
 void test_reset_of_lost(void **state);
+void test_asked_anew(void **state);
 void test_doubts(void **state);
 void test_bearer_told(void **state);
 void test_old_confirmation(void **state);

@@ -80,6 +80,35 @@ void test_reset_of_lost(void **state)
 	close_ep();
 }
 
+/* What it left unanswered before it was lost is no reason to ask it seldom. An answer that comes again changes nothing. */
+void test_asked_anew(void **state)
+{
+	struct wire_msg answer;
+	struct xfer_peer *peer;
+
+	open_ep();
+	meet();
+	p2p_lock_take(&fake_xfer.lock);
+	peer = xfer_peer_find(&hello_ep, FAKE_NEW);
+	/* something is kept for it meanwhile */
+	xfer_peer_hold(peer);
+	peer->life.asks = peer->life.probes = 5;
+	p2p_lock_drop(&fake_xfer.lock);
+	lose_new();
+	assert_int_equal(ready(FAKE_NEW), -FI_ECONNRESET);
+	answer = greeting(WIRE_ANSWERS, meet());
+	assert_int_equal(peer->life.asks + peer->life.probes, 0);
+	peer->life.probes = 1;
+	answer.epoch = peer->epoch;
+	hear(answer);
+	assert_int_equal(ready(FAKE_NEW), 0);
+	assert_int_equal(peer->life.probes, 1);
+	p2p_lock_take(&fake_xfer.lock);
+	xfer_peer_put(peer);
+	p2p_lock_drop(&fake_xfer.lock);
+	close_ep();
+}
+
 /* A peer that is known may ask in doubt whether that process is still there. Whether it was lost is in the answer. */
 void test_doubts(void **state)
 {

@@ -97,6 +97,9 @@ void hello_facts_meet(struct xfer_peer *peer)
 	xfer_assert_locked(peer->ep->xfer);
 	if (peer->state != XFER_PEER_KNOWN)
 		peer->told = (struct retry){.delay = 0};
+	/* what it left unanswered was of the time before */
+	if (!peer->open)
+		xfer_peer_heard(peer, true);
 	peer->facts = (peer->facts & ~over) | HELLO_MET;
 }
 
