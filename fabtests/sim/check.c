@@ -238,9 +238,10 @@ static bool may_shift(const struct op *op)
 	return shifts;
 }
 
-bool check_may_get(const struct op *op, const struct op *sent)
+/* May a receive get this message, or, if nobody had before @since, have got it? It may not be posted yet. */
+static bool might_get(const struct op *op, const struct op *sent, uint64_t since)
 {
-	if (!check_same_stream(sent, op) || sent->spare || sent->taken)
+	if (!check_same_stream(sent, op) || sent->spare || (sent->taken && sent->taken < since))
 		return false;
 	if (sent != op && !may_shift(op))
 		return false;
@@ -248,10 +249,20 @@ bool check_may_get(const struct op *op, const struct op *sent)
 	       (sent->plan.from == op->plan.from && sent->plan.from_ep == op->plan.from_ep);
 }
 
-bool check_may_be(const struct op *op, const struct op *sent)
+bool check_may_get(const struct op *op, const struct op *sent)
+{
+	return might_get(op, sent, UINT64_MAX);
+}
+
+static bool might_be(const struct op *op, const struct op *sent, uint64_t since)
 {
 	return sent->ends[0].posted && sent->ends[0].turn != UINT64_MAX &&
-	       check_may_get(op, sent);
+	       might_get(op, sent, since);
+}
+
+bool check_may_be(const struct op *op, const struct op *sent)
+{
+	return might_be(op, sent, UINT64_MAX);
 }
 
 uint64_t check_data(const struct op *op)
@@ -391,7 +402,7 @@ void check_arrived(struct op *op, const struct fi_cq_err_entry *entry, fi_addr_t
 			"receive %u: %zu bytes, which are not those of its message: byte %zu is wrong",
 			op->number, entry->len,
 			op->plan.len == entry->len ? wrong_byte(op, op->ends[1].buf) : 0);
-	got->taken = true;
+	got->taken = world.now;
 	check_order(op, got);
 	check_fields(op, got, entry, src, false);
 	check_fence(got);
@@ -404,7 +415,8 @@ struct op *check_looked(const struct op *op, const struct fi_cq_err_entry *entry
 	if (may_be_lied(op))
 		return NULL;
 	for (size_t i = 0; i < op_count; i++) {
-		if (!check_may_be(op, &ops[i]) ||
+		/* another receive may have got it before this is read */
+		if (!might_be(op, &ops[i], op->ends[1].look_at) ||
 		    (ops[i].plan.len != entry->len && (entry->len || !blind)))
 			continue;
 		/* which one it is cannot be told there */
@@ -462,7 +474,7 @@ struct op *check_multi(unsigned int node, unsigned int e, struct node_multi *mul
 	if (!sent)
 		world_fail("n%u: %zu bytes in a buffer for many, which are nobody's", node,
 			   entry->len);
-	sent->taken = true;
+	sent->taken = world.now;
 	check_fields(sent, sent, entry, FI_ADDR_NOTAVAIL, false);
 	check_fence(sent);
 	return sent;

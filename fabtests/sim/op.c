@@ -384,6 +384,7 @@ static bool end_looks(struct op *op)
 		flags |= FI_DISCARD;
 	/* another thread may have its completion before the call returns */
 	at->looking = true;
+	at->look_at = world.now;
 	if (post_receive(op, flags))
 		at->looking = false;
 	return true;
@@ -568,11 +569,12 @@ static void look_take(struct op *op, const struct fi_cq_err_entry *entry, fi_add
 	struct op_end *at = &op->ends[1];
 
 	at->looking = false;
-	op_end_later(at);
 	/* it may have been cancelled while it looked */
 	at->skipped = entry->err == FI_ENOMSG && at->cancelled;
-	if (entry->err == FI_ENOMSG)
+	if (entry->err == FI_ENOMSG) {
+		op_end_later(at);
 		return;
+	}
 	world_tell("n%u: peek for %u ends: %s", op->plan.to, op->number,
 		   entry->err ? fi_strerror(entry->err) : "found");
 	at->err = entry->err;
@@ -583,10 +585,11 @@ static void look_take(struct op *op, const struct fi_cq_err_entry *entry, fi_add
 	}
 	at->found = true;
 	op->found = check_looked(op, entry, src);
+	op_end_later(at);
 	if (op->plan.look == LOOK_DISCARD)
 		at->posted = at->done = true;
 	if (op->plan.look == LOOK_DISCARD && op->found)
-		op->found->taken = true;
+		op->found->taken = world.now;
 }
 
 unsigned int op_counts(const struct op *op, unsigned int end)
@@ -626,7 +629,7 @@ static void end_take(struct op *op, unsigned int end, const struct fi_cq_err_ent
 	if (end && !at->err && at->buf && op->plan.look != LOOK_REFUSE)
 		check_arrived(op, entry, src);
 	else if (end && !at->err && op->found)
-		op->found->taken = true;
+		op->found->taken = world.now;
 	end_ended(op, end);
 }
 

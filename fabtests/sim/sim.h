@@ -202,8 +202,8 @@ enum node_state { NODE_RUNS, NODE_BUSY, NODE_STOPPED, NODE_DEAD };
  * @turn:	its place among all that were posted
  * @queued, @process: when it was queued for a counter, and by which process; it waits until that is at @threshold, and its
  *		turn is UINT64_MAX until then; 0: it waits for none. @gone: the clock has come there. @deferred: its work, or NULL
- * @looking, @found: of a receiver that peeks: it asks; the message is there. @look_at: when it, or what found no memory,
- *		asks again
+ * @looking, @found: of a receiver that peeks: it asks; the message is there. @look_at: since when; or when it, or what
+ *		found no memory, asks again
  * @cancel_at:	when it is cancelled
  * @buf:	NULL: it has none yet, or no more
  * @frozen:	nobody writes to its buffer any more; @sum: of what is in it
@@ -230,7 +230,7 @@ struct op_end {
 /**
  * struct op - an operation's state.
  * @found:	by a peek
- * @room:	of the receive; @taken: the message has been received
+ * @room:	of the receive; @taken: when the message was received [ns], or 0
  * @spare:	there is only a receive, for messages whose own has ended without them
  * @shown:	the process whose memory it reads or writes (node.life)
  * @aside:	of an atomic operation: [0] its result, [1] what it compares with
@@ -245,7 +245,7 @@ struct op {
 	unsigned int number;
 	struct op *found;
 	size_t room;
-	bool taken;
+	uint64_t taken;
 	bool spare;
 	unsigned int shown;
 	struct op_end ends[2];
