@@ -623,19 +623,20 @@ static void use_again(const struct op *op)
 
 /*
  * Where descriptors or memory were short an endpoint may have no side endpoint until it is closed. Then it is told so that asks for
- * remote memory (docs/limits.md). And an owner that was short of them does not answer a greeting: that is waited for as
- * long as FI_P2P_PEER_TIMEOUT says (docs/parameters.md).
+ * remote memory (docs/limits.md). And an owner that was short of them does not answer a greeting, nor does one whose core
+ * stops before that: the answer is waited for as long as FI_P2P_PEER_TIMEOUT says (docs/parameters.md).
  */
-bool check_refuses(unsigned int from, unsigned int to)
+bool check_refuses(const struct op *op)
 {
 	return world.script->model->stalls &&
-	       (was_full(from) || (world.script->timeout && was_full(to)));
+	       (was_full(op->plan.from) ||
+		(world.script->timeout && (was_full(op->plan.to) || check_unheard(op))));
 }
 
 static bool is_refused(const struct op *op, unsigned int end)
 {
 	return op->plan.kind != OP_MESSAGE && op->ends[end].err == FI_EOPNOTSUPP &&
-	       check_refuses(op->plan.from, op->plan.to);
+	       check_refuses(op);
 }
 
 /* No operation fails, unless a reason of docs/reliability.md was there */

@@ -110,15 +110,20 @@ static bool is_without_receive(const struct op *op)
 	return op->plan.kind == OP_MESSAGE && op->ends[1].done && !op->taken;
 }
 
-/* Is such a message under way from this end of an operation to the other one? */
-static bool is_stopped_by(const struct op *op, unsigned int end, const struct op *message)
+/* Was a message sent from this end of an operation to the other one, which needs a receive of its own? */
+static bool is_behind(const struct op *op, unsigned int end, const struct op *message)
 {
 	return message->plan.kind == OP_MESSAGE && !op_is_multi(message) &&
 	       message->plan.from == op_node(op, end) &&
 	       message->plan.from_ep == op_ep(op, end) &&
 	       message->plan.to == op_node(op, !end) &&
-	       message->plan.to_ep == op_ep(op, !end) && message->ends[0].posted &&
-	       !message->taken &&
+	       message->plan.to_ep == op_ep(op, !end) && message->ends[0].posted;
+}
+
+/* And is none there? */
+static bool is_stopped_by(const struct op *op, unsigned int end, const struct op *message)
+{
+	return is_behind(op, end, message) && !message->taken &&
 	       (!message->ends[1].posted || message->ends[1].done ||
 		op_end_hindered(message, 1));
 }
@@ -136,6 +141,20 @@ static bool is_stalled(const struct op *op)
 		stalled = is_stopped_by(op, 0, &ops[i]) ||
 			  (op->plan.kind != OP_MESSAGE && is_stopped_by(op, 1, &ops[i]));
 	return stalled;
+}
+
+bool check_unheard(const struct op *op)
+{
+	const uint64_t span = world.script->timeout * SIM_S;
+	bool unheard = false;
+
+	for (const struct op *other = ops; other < ops + op_count; other++) {
+		const uint64_t since = other->ends[0].tried_at;
+
+		unheard |= since && is_behind(op, 0, other) &&
+			   (other->taken ? other->taken : world.now) >= since + span;
+	}
+	return unheard;
 }
 
 /*

@@ -272,8 +272,7 @@ static bool is_put_failed(const struct op *op)
 	const unsigned int d = SIM_DOMAIN_OF(op->plan.from_ep);
 	unsigned int unseen = 0;
 
-	if (!op->plan.put || !op->ends[0].posted ||
-	    !(check_may_fail(op) || check_refuses(op->plan.from, op->plan.to)))
+	if (!op->plan.put || !op->ends[0].posted || !(check_may_fail(op) || check_refuses(op)))
 		return false;
 	for (size_t i = 0; i < op_count; i++)
 		unseen += ops[i].plan.put && ops[i].plan.from == op->plan.from &&

@@ -345,8 +345,8 @@ static void kernel_fails(unsigned int i, struct node_domain *domain,
 {
 	bool excused = check_fails(i);
 
-	for (unsigned int to = 0; to < world.script->nodes; to++)
-		excused |= check_refuses(i, to);
+	for (const struct op *op = ops; op < ops + op_count && !excused; op++)
+		excused = op->plan.put && op->plan.from == i && check_refuses(op);
 	if (!excused)
 		world_fail("n%u: a put fails, and nothing gave reason: %s", i,
 			   fi_strerror(error->err));

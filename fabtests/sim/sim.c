@@ -88,7 +88,8 @@
  *   endpoint. It does so, too, if the core has lost the greeting that makes its sender known here, and that has given up.
  * - A receive for any sender that has met a liar's marker with a made-up number waits for ever.
  * - Over cores that stall, an answer about remote memory waits behind a message of its owner's that has no receive, as the
- *   core's own answers do (is_stalled()).
+ *   core's own answers do (is_stalled()). A greeting waits so behind a message to the owner, at most as long as
+ *   FI_P2P_PEER_TIMEOUT says.
  * - A receiver that is asked to peek at what will not come is told of a message of no bytes.
  * - ofi_rxm keeps a long message for ever if its connection breaks; and 1.17 if it is discarded. Then nothing that is
  *   fenced begins behind it (core_keeps(); nobody discards those over that model). Nor does what such a piece is of end.

@@ -565,8 +565,10 @@ bool check_may_be(const struct op *op, const struct op *sent);
 bool check_fails(unsigned int node);
 /* Is there another reason than silence why those of a node may? */
 bool check_breaks(unsigned int node);
-/* May one's remote memory be refused to the other, as descriptors were short? */
-bool check_refuses(unsigned int from, unsigned int to);
+/* May remote memory be refused to it, as descriptors were short, or its owner was not reached? */
+bool check_refuses(const struct op *op);
+/* Was a message in the way of a greeting for as long as FI_P2P_PEER_TIMEOUT says, as it had no receive? */
+bool check_unheard(const struct op *op);
 /* A process gets these bytes */
 void check_granted(unsigned int node, const uint8_t *bytes, size_t len);
 /* What is shown to honest processes is written by these alone */
