@@ -624,13 +624,18 @@ static void use_again(const struct op *op)
 /*
  * Where descriptors or memory were short an endpoint may have no side endpoint until it is closed. Then it is told so that asks for
  * remote memory (docs/limits.md). And an owner that was short of them does not answer a greeting, nor does one whose core
- * stops before that: the answer is waited for as long as FI_P2P_PEER_TIMEOUT says (docs/parameters.md).
+ * stops before that. Or both greetings, or their answers, were lost, and there is no third one. The answer is waited for as
+ * long as FI_P2P_PEER_TIMEOUT says (docs/parameters.md).
  */
 bool check_refuses(const struct op *op)
 {
-	return world.script->model->stalls &&
-	       (was_full(op->plan.from) ||
-		(world.script->timeout && (was_full(op->plan.to) || check_unheard(op))));
+	const struct op_plan *plan = &op->plan;
+
+	if (!world.script->model->stalls)
+		return false;
+	return was_full(plan->from) ||
+	       (world.script->timeout && (was_full(plan->to) || check_unheard(op) ||
+					  core_lost(plan->from, plan->to) > 1));
 }
 
 static bool is_refused(const struct op *op, unsigned int end)

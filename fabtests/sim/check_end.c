@@ -145,7 +145,9 @@ static bool is_stalled(const struct op *op)
 
 bool check_unheard(const struct op *op)
 {
-	const uint64_t span = world.script->timeout * SIM_S;
+	/* the second question goes when half of that is over */
+	const uint64_t questions = core_lost(op->plan.from, op->plan.to) ? 2 : 1;
+	const uint64_t span = world.script->timeout * SIM_S / questions;
 	bool unheard = false;
 
 	for (const struct op *other = ops; other < ops + op_count; other++) {

@@ -219,8 +219,9 @@ extern struct core_eps core_eps;
 
 TAILQ_HEAD(core_conns, core_conn);
 extern struct core_conns core_conns;
-/* The node loses the next internal message that it receives */
+/* The node loses the next internal message that it receives; so many, from each, were lost. Its own: posts that were refused */
 extern bool core_losing[SIM_NODES];
+extern unsigned int core_losses[SIM_NODES][SIM_NODES];
 
 /*
  * A delay of about @usual [ns], and a long one at times. In small worlds a ticket makes the sum of it and the time; what

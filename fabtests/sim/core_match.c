@@ -26,6 +26,7 @@ static void recv_report(struct core_ep *ep, struct core_recv *recv,
 
 	if (send && !err && core_losing[ep->name.node] && core_is_internal(send)) {
 		core_losing[ep->name.node] = false;
+		core_losses[ep->name.node][send->conn->src->name.node]++;
 		comp.err = FI_EIO;
 		core_send_tell(send, "lost");
 	} else if (send && !err) {
@@ -390,6 +391,11 @@ bool core_wire_cancel(struct core_ep *ep, void *context)
 }
 
 /* ---- what is never told ---- */
+
+unsigned int core_lost(unsigned int a, unsigned int b)
+{
+	return core_losses[a][a] + core_losses[a][b] + core_losses[b][a] + core_losses[b][b];
+}
 
 /* Will its sender never hear of its end? */
 static bool send_is_kept(const struct core_conn *conn, const struct core_send *send)

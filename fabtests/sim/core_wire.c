@@ -30,6 +30,7 @@ struct core_conns core_conns = TAILQ_HEAD_INITIALIZER(core_conns);
 /* The next post of the node; and of one of its lanes */
 static bool refusing[SIM_NODES], refusing_lane[SIM_NODES];
 bool core_losing[SIM_NODES];
+unsigned int core_losses[SIM_NODES][SIM_NODES];
 static uint64_t due;
 
 uint64_t core_delay(const void *line, uint64_t usual)
@@ -648,6 +649,7 @@ static ssize_t send_refused(struct core_ep *ep)
 	core_asked();
 	if (refuses[ep->name.node]) {
 		refuses[ep->name.node] = false;
+		core_losses[ep->name.node][ep->name.node]++;
 		world_tell("n%u: the core refuses a post", ep->name.node);
 		return -FI_EIO;
 	}

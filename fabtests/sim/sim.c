@@ -81,8 +81,8 @@
  *   whole.
  * - Of a put that has failed the error does not tell which one it was. As many may be missing as errors were told.
  * - Over cores that stall, remote memory of a peer is waited for once the core has lost or refused both greetings, or
- *   there were no descriptors to answer them. What is behind that in a stream, or in a ring or a queue to that peer,
- *   waits, too; and so does what is fenced behind it.
+ *   there were no descriptors to answer them. With FI_P2P_PEER_TIMEOUT it is refused. What is behind that in a stream, or
+ *   in a ring or a queue to that peer, waits, too; and so does what is fenced behind it.
  * - A receive or a peek waits for ever if the core has lost an announcement, and its sender's process has another
  *   endpoint that is known here; or if that went to the endpoint that was there before. The marker tells a domain, and no
  *   endpoint. It does so, too, if the core has lost the greeting that makes its sender known here, and that has given up.

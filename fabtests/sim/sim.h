@@ -147,6 +147,8 @@ void core_kill(unsigned int node);
 void core_reset(unsigned int a, unsigned int b, bool lanes);
 void core_refuse(unsigned int node, bool lanes);
 void core_lose(unsigned int node);
+/* So many of the provider's messages between them were lost, or may have been refused */
+unsigned int core_lost(unsigned int a, unsigned int b);
 void core_calm(void);
 /* NICs go on, as far as they can */
 void core_nics_run(void);
@@ -567,7 +569,7 @@ bool check_fails(unsigned int node);
 bool check_breaks(unsigned int node);
 /* May remote memory be refused to it, as descriptors were short, or its owner was not reached? */
 bool check_refuses(const struct op *op);
-/* Was a message in the way of a greeting for as long as FI_P2P_PEER_TIMEOUT says, as it had no receive? */
+/* Was a message in the way of a greeting for as long as FI_P2P_PEER_TIMEOUT says, or of the second one, as it had no receive? */
 bool check_unheard(const struct op *op);
 /* A process gets these bytes */
 void check_granted(unsigned int node, const uint8_t *bytes, size_t len);
