@@ -333,18 +333,39 @@ static unsigned int kept_for(const struct xfer *xfer, const struct xfer_peer *pe
 	return kept;
 }
 
+/* QUIRK_SERIAL counts as one for ever, and so does the thread of automatic progress */
+static unsigned int busy_of(const struct xfer *xfer)
+{
+	return xfer->busy - xfer->serial - (xfer->wait.mover != NULL) - kept_for(xfer, NULL);
+}
+
+static unsigned int open_of(const struct xfer *xfer)
+{
+	return xfer->open - kept_for(xfer, NULL);
+}
+
+bool check_is_left(unsigned int node)
+{
+	bool left = false;
+
+	for (unsigned int d = 0; d < SIM_DOMAINS; d++) {
+		const struct xfer *xfer = xfer_of(node, d);
+
+		left |= xfer && (busy_of(xfer) || open_of(xfer) || xfer->looks);
+	}
+	return left && !waits_for_ever(node);
+}
+
 static void check_domain_left(unsigned int node, struct xfer *xfer)
 {
-	const unsigned int kept = kept_for(xfer, NULL), open = xfer->open - kept;
-	/* QUIRK_SERIAL counts as one for ever, and so does the thread of automatic progress */
-	const unsigned int busy = xfer->busy - xfer->serial - (xfer->wait.mover != NULL) - kept;
+	const unsigned int kept = kept_for(xfer, NULL);
 	struct xfer_peer *peer, *next;
 	struct xfer_ep *ep;
 
-	if (busy || open || xfer->looks) {
+	if (busy_of(xfer) || open_of(xfer) || xfer->looks) {
 		tell_requests(node, xfer);
 		world_fail("n%u: at the end %u requests, %u ids and %u looks are left", node,
-			   busy, open, xfer->looks);
+			   busy_of(xfer), open_of(xfer), xfer->looks);
 	}
 	for (size_t i = 0; i < BOARD_NOTES; i++) {
 		if (xfer->notes.board.ids[i])

@@ -238,6 +238,7 @@ void node_open(unsigned int i)
 	node->bell = NULL;
 	node->posting = 0;
 	node->granting = node->ends = false;
+	node->turns = 0;
 	for (unsigned int t = 0; t < SIM_THREADS; t++) {
 		node->turning[t] = false;
 		node->app[t] = !t || has_pair(i)
@@ -587,6 +588,7 @@ static void node_turn(unsigned int i, unsigned int t)
 	for (unsigned int d = 0; !t && d < domains; d++)
 		op_triggers_turn(i, d);
 	op_turn(i);
+	node->turns += !t;
 	node->posting--;
 	if (!(t && world.script->multi))
 		node_rest(i, t);

@@ -15,6 +15,12 @@
 #define RUN_LOOK (200 * SIM_MS)
 #define RUN_LOOK_AWAKE (50 * SIM_MS)
 
+/*
+ * So many turns are enough to know within 5 s that a process has ended: while the world is awake, two are one look of the
+ * provider's, which counts as 200 ms at most
+ */
+#define RUN_TURNS 60
+
 /* The tag of the round in which nothing is a reason any more */
 #define ROUND_SECOND 4
 
@@ -637,12 +643,34 @@ static void run_close(unsigned int i)
 	}
 }
 
+/* Has a process something left, and had too few turns yet? Time goes on where a thread gives way amid one */
+static bool looks_on(const unsigned int *turns)
+{
+	bool on = false;
+
+	for (unsigned int i = 0; i < script->nodes; i++)
+		on |= nodes[i].state != NODE_DEAD && !nodes[i].plain && !nodes[i].hook &&
+		      nodes[i].turns - turns[i] < RUN_TURNS && check_is_left(i);
+	return on;
+}
+
+/* A process that has ended is known for it within 5 s, where somebody looks. An answer to a made-up name waits for 30 s */
+static void run_awake(void)
+{
+	unsigned int turns[SIM_NODES];
+	uint64_t end;
+
+	world.awake = true;
+	for (unsigned int i = 0; i < script->nodes; i++)
+		turns[i] = nodes[i].turns;
+	run_for((world.liar == SIM_NODES ? 10 : 40) * SIM_S);
+	for (end = world.now + RUN_PATIENCE; looks_on(turns) && world.now < end;)
+		step();
+}
+
 static void run_end(void)
 {
-	/* a process that has ended is known for it within 5 s, where somebody looks */
-	world.awake = true;
-	/* an answer to a made-up name waits for 30 s */
-	run_for((world.liar == SIM_NODES ? 10 : 40) * SIM_S);
+	run_awake();
 	for (unsigned int i = 0; i < script->nodes; i++) {
 		if (nodes[i].state == NODE_DEAD || nodes[i].plain || nodes[i].hook)
 			continue;

@@ -353,6 +353,7 @@ struct wish {
  * @app:	the application's threads. The first one grants wishes; @bell wakes those that sleep
  * @turning:	the thread is within a turn; @posting: so many threads post; @granting: none is to begin with that
  * @ends:	all but the first thread are to end
+ * @turns:	so many the first thread has had
  * @rest:	how it waits; @asleep: threads that do; @rung: one was woken, and has not noticed yet
  * @away:	one of two threads has something else to do until the other one has woken (@wakes counts)
  * @awaited:	the operation whose counter is slept on; @awaited_cntr: that one
@@ -371,6 +372,7 @@ struct node {
 	bool turning[SIM_THREADS];
 	unsigned int posting;
 	bool granting, ends;
+	unsigned int turns;
 	enum node_rest rest;
 	unsigned int asleep;
 	bool rung, away;
@@ -596,6 +598,8 @@ void check_all_ended(const char *when);
 /* Each second */
 void check_crowds(void);
 void check_unhindered(void);
+/* Are there requests, ids or looks, other than what waits for ever? */
+bool check_is_left(unsigned int node);
 void check_nothing_left(unsigned int node);
 void check_closed(unsigned int node);
 void check_nothing_wrong(unsigned int node);
