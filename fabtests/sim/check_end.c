@@ -15,6 +15,8 @@
 
 /* So long may an operation take among processes that run, where little room is left [ns] */
 #define CHECK_PATIENCE (4 * SIM_S)
+/* And so many turns of both: a process gives way in calls, and one that retries many has but two turns in a second */
+#define CHECK_TURNS 20
 
 /* The provider's state of a node's domain, or NULL */
 static struct xfer *xfer_of(unsigned int node, unsigned int d)
@@ -260,13 +262,29 @@ static bool is_overdue(const struct op *op)
 	return !op_ended(op);
 }
 
+/* And for so many turns of both? A process that sleeps has none while it waits */
+static bool is_stuck(struct op *op)
+{
+	const bool overdue = is_overdue(op);
+	bool stuck = overdue;
+
+	for (unsigned int end = 0; end < 2; end++) {
+		const struct node *node = &nodes[op_node(op, end)];
+
+		if (!overdue)
+			op->turns[end] = node->turns;
+		stuck &= node->asleep || node->turns - op->turns[end] >= CHECK_TURNS;
+	}
+	return stuck;
+}
+
 /* Nobody waits for a third one that computes, or is stopped */
 void check_unhindered(void)
 {
 	for (size_t i = 0; i < op_count; i++) {
 		if (!op_ended(&ops[i]) && is_held(&ops[i]))
 			ops[i].held_at = world.now;
-		if (!is_overdue(&ops[i]))
+		if (!is_stuck(&ops[i]))
 			continue;
 		tell_all_requests();
 		world_fail("operation %u of n%u with n%u waits, while others rest",
