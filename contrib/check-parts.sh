@@ -325,12 +325,17 @@ installed_files='
 	share/bash-completion/completions/mpirun-p2p
 '
 
+# Where there is an MPI
+mpi_files='lib/libp2p-mpi.so lib/libp2p-mpi.so.0 lib/libp2p-mpi.so.0.0.0'
+
 # No more and no less
 only_these_installed() {
-	local pages
+	local pages mpi=
+
+	[ ! -e "$base/dist/build/libp2p-mpi.la" ] || mpi=$mpi_files
 
 	pages=$(sed -n 's|^	\([a-z0-9_]*\.3\).*|share/man/man3/\1|p' "$top/man/Makefile.include")
-	diff <(xargs -n 1 <<<"$installed_files $pages" | sort) \
+	diff <(xargs -n 1 <<<"$installed_files $mpi $pages" | sort) \
 		<(cd "$base/dest/usr" && find . ! -type d | sed 's|^\./||' | sort)
 }
 

@@ -33,6 +33,7 @@ struct conf conf = {
 	.rocm = true,
 	.gdrcopy = false,
 	.sync_memops = true,
+	.mpi = true,
 	.cuda_api = CONF_API_STRICT,
 	.proxy_spin_us = 100000,
 	.proxy_cpus = "auto",
@@ -126,6 +127,8 @@ static const struct conf_param {
 	{"p2p_sync_memops", .flag = &conf.sync_memops,
 	 .help = "CUDA contexts get the flag CU_CTX_SYNC_MEMOPS, so that what a synchronous copy has written to "
 		 "virtual memory, or to a pool's, is in messages that are sent behind it (default: yes)"},
+	{"p2p_mpi", .flag = &conf.mpi,
+	 .help = "libp2p-mpi has all calls of MPI take GPU buffers (default: yes)"},
 	{"p2p_cuda_api", .choice = &conf.cuda_api, .words = conf_apis,
 	 .help = "What FI_OPT_CUDA_API_PERMITTED=false, the option of an endpoint, leads to: strict "
 		 "(an error, since device memory is copied by CUDA) or async (success, since no call "

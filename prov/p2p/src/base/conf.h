@@ -60,6 +60,7 @@ struct conf {
 	bool rocm;              /* FI_P2P_ROCM */
 	bool gdrcopy;           /* FI_P2P_GDRCOPY */
 	bool sync_memops;       /* FI_P2P_SYNC_MEMOPS */
+	bool mpi;               /* FI_P2P_MPI */
 	unsigned int cuda_api;  /* FI_P2P_CUDA_API: enum conf_api */
 	size_t proxy_spin_us;   /* FI_P2P_PROXY_SPIN_US */
 	const char *proxy_cpus; /* FI_P2P_PROXY_CPUS */

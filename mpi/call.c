@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* What all wrappers do: open a call, replace buffers, close it. See call.h. */
+#include "call.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/conf.h"
+#include "base/log.h"
+#include "later.h"
+
+/* ---- whether ---- */
+
+/* The user has not switched it off, and the GPU gate is ready. */
+static bool call_wanted;
+static pthread_once_t call_once = PTHREAD_ONCE_INIT;
+/* This thread is within a call */
+static __thread bool call_within __attribute__((tls_model("initial-exec")));
+
+static void call_init(void)
+{
+	static struct fi_provider log = {.name = "p2p_mpi"};
+
+	if (!log_prov)
+		log_prov = &log;
+	conf_read();
+	if (!conf.mpi)
+		return;
+	dev_init();
+	call_wanted = true;
+}
+
+bool call_enter(void)
+{
+	if (call_within)
+		return false;
+	call_within = true;
+	return true;
+}
+
+void call_leave(void)
+{
+	call_within = false;
+}
+
+bool call_open(struct call *call, struct call_reporter reporter)
+{
+	pthread_once(&call_once, call_init);
+	if (!call_wanted || !dev_active() || !call_enter())
+		return false;
+	*call = (struct call){.reporter = reporter};
+	return true;
+}
+
+void *call_symbol(const char *name)
+{
+	void *symbol = dlsym(RTLD_NEXT, name);
+
+	if (!symbol) {
+		fprintf(stderr,
+			"libp2p-mpi: no %s in this process: load this library before MPI's\n",
+			name);
+		abort();
+	}
+	return symbol;
+}
+
+/* ---- buffers ---- */
+
+static void call_fail(struct call *call, int error, const char *why)
+{
+	if (call->error == MPI_SUCCESS) {
+		call->error = error;
+		call->why = why;
+	}
+}
+
+/* Takes @parts, of which @count are complete. */
+static void call_parts(struct call *call, int access, void **buf, struct mirror_part *parts,
+		       size_t count)
+{
+	struct mirror *mirror;
+	const char *why = NULL;
+	int ret = mirror_make(&mirror, *buf, parts, count, access & CALL_DIRECT, &why);
+
+	if (ret != MPI_SUCCESS)
+		call_fail(call, ret, why);
+	if (!mirror)
+		return;
+	mirror->reads = access & CALL_READ || call->in_place;
+	mirror->writes = access & CALL_WRITE;
+	call->mirrors[call->count++] = mirror;
+	*buf = mirror->host;
+}
+
+/* Has the call this buffer at all? */
+static bool call_has(struct call *call, void *const *buf)
+{
+	if (*buf == MPI_IN_PLACE)
+		call->in_place = true;
+	return *buf != MPI_IN_PLACE && call->error == MPI_SUCCESS;
+}
+
+/* Where the parts of a buffer are: each array by itself, or NULL */
+struct call_shape {
+	size_t peers;
+	const int *counts, *displs;
+	const MPI_Aint *long_displs;
+	MPI_Datatype type;
+	const MPI_Datatype *types;
+};
+
+static void call_shape(struct call *call, int access, void **buf, struct call_shape shape)
+{
+	struct mirror_part *parts;
+	size_t count = 0;
+
+	if (!call_has(call, buf))
+		return;
+	parts = calloc(shape.peers + 1, sizeof *parts);
+	for (size_t i = 0; parts && i < shape.peers; i++) {
+		struct mirror_part *part = &parts[count];
+
+		/* types that nothing is of may be no types */
+		if (shape.counts[i] <= 0)
+			continue;
+		part->layout = layout_get(shape.types ? shape.types[i] : shape.type);
+		if (!part->layout)
+			break;
+		part->count = (size_t) shape.counts[i];
+		part->at = shape.long_displs ? shape.long_displs[i]
+			   : shape.types     ? shape.displs[i]
+					     : shape.displs[i] * part->layout->extent;
+		count++;
+	}
+	if (parts && count)
+		call_parts(call, access, buf, parts, count);
+	else
+		free(parts);
+}
+
+void call_block(struct call *call, int access, void **buf, size_t count, MPI_Datatype type)
+{
+	struct mirror_part *part;
+
+	/* what is no count, and no type, MPI says better */
+	if (!call_has(call, buf) || count == 0 || (ptrdiff_t) count < 0)
+		return;
+	part = calloc(1, sizeof *part);
+	if (!part)
+		return call_fail(call, MPI_ERR_NO_MEM, "no memory for what it is about");
+	part->count = count;
+	part->layout = layout_get(type);
+	if (part->layout)
+		call_parts(call, access, buf, part, 1);
+	else
+		free(part);
+}
+
+void call_vector(struct call *call, int access, void **buf, size_t peers, const int counts[],
+		 const int displs[], MPI_Datatype type)
+{
+	call_shape(call, access, buf,
+		   (struct call_shape){peers, counts, displs, NULL, type, NULL});
+}
+
+void call_vectors(struct call *call, int access, void **buf, size_t peers, const int counts[],
+		  const int displs[], const MPI_Datatype types[])
+{
+	call_shape(call, access, buf,
+		   (struct call_shape){peers, counts, displs, NULL, MPI_DATATYPE_NULL, types});
+}
+
+void call_vectors_long(struct call *call, int access, void **buf, size_t peers,
+		       const int counts[], const MPI_Aint displs[], const MPI_Datatype types[])
+{
+	call_shape(call, access, buf,
+		   (struct call_shape){peers, counts, NULL, displs, MPI_DATATYPE_NULL, types});
+}
+
+/* ---- communicators ---- */
+
+static bool call_between_groups(MPI_Comm comm)
+{
+	int between = 0;
+
+	return PMPI_Comm_test_inter(comm, &between) == MPI_SUCCESS && between;
+}
+
+size_t call_own(MPI_Comm comm)
+{
+	int size = 0;
+
+	return PMPI_Comm_size(comm, &size) == MPI_SUCCESS ? (size_t) size : 0;
+}
+
+size_t call_peers(MPI_Comm comm)
+{
+	int size = 0;
+
+	if (!call_between_groups(comm))
+		return call_own(comm);
+	return PMPI_Comm_remote_size(comm, &size) == MPI_SUCCESS ? (size_t) size : 0;
+}
+
+size_t call_rank(MPI_Comm comm)
+{
+	int rank = 0;
+
+	return PMPI_Comm_rank(comm, &rank) == MPI_SUCCESS ? (size_t) rank : 0;
+}
+
+int call_role(MPI_Comm comm, int root)
+{
+	if (call_between_groups(comm))
+		return root == MPI_ROOT        ? ROLE_ROOT
+		       : root == MPI_PROC_NULL ? 0
+					       : ROLE_OTHER | ROLE_MEMBER;
+	return ROLE_MEMBER | ((int) call_rank(comm) == root ? ROLE_ROOT : ROLE_OTHER);
+}
+
+size_t call_neighbors(MPI_Comm comm, bool in)
+{
+	int kind = MPI_UNDEFINED, into = 0, out = 0, weighted;
+
+	if (PMPI_Topo_test(comm, &kind) != MPI_SUCCESS)
+		return 0;
+	if (kind == MPI_CART && PMPI_Cartdim_get(comm, &into) == MPI_SUCCESS)
+		into = out = 2 * into;
+	else if (kind == MPI_GRAPH &&
+		 PMPI_Graph_neighbors_count(comm, (int) call_rank(comm), &into) == MPI_SUCCESS)
+		out = into;
+	else if (kind == MPI_DIST_GRAPH)
+		PMPI_Dist_graph_neighbors_count(comm, &into, &out, &weighted);
+	return (size_t) (in ? into : out);
+}
+
+size_t call_sum(const int counts[], size_t count)
+{
+	size_t sum = 0;
+
+	for (size_t i = 0; i < count; i++)
+		sum += counts[i] > 0 ? (size_t) counts[i] : 0;
+	return sum;
+}
+
+/* ---- errors ---- */
+
+/* An error code of the class, with our text; the class itself if MPI has no more codes */
+static int call_code(int error, const char *why)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static struct {
+		int error, code;
+		const char *why;
+	} known[16];
+	char text[MPI_MAX_ERROR_STRING];
+	int code = error;
+
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+		if (known[i].why == why && known[i].error == error) {
+			code = known[i].code;
+			break;
+		}
+		if (known[i].why)
+			continue;
+		snprintf(text, sizeof text, "libp2p-mpi: %s", why);
+		if (PMPI_Add_error_code(error, &code) == MPI_SUCCESS) {
+			PMPI_Add_error_string(code, text);
+			known[i].error = error;
+			known[i].code = code;
+			known[i].why = why;
+		}
+		break;
+	}
+	pthread_mutex_unlock(&lock);
+	return code;
+}
+
+static int call_report(const struct call_reporter *reporter, int error, const char *why)
+{
+	const int code = call_code(error, why);
+
+	if (reporter->comm != MPI_COMM_NULL)
+		PMPI_Comm_call_errhandler(reporter->comm, code);
+	else if (reporter->win != MPI_WIN_NULL)
+		PMPI_Win_call_errhandler(reporter->win, code);
+	else
+		PMPI_File_call_errhandler(reporter->file, code);
+	return code;
+}
+
+int call_told(int ret, const char *why)
+{
+	return why ? call_report(&CALL_COMM(MPI_COMM_WORLD), ret, why) : ret;
+}
+
+int call_error(struct call *call)
+{
+	return call->error == MPI_SUCCESS
+		       ? MPI_SUCCESS
+		       : call_report(&call->reporter, call->error, call->why);
+}
+
+int call_ready(struct call *call)
+{
+	for (int i = 0; i < call->count && call->error == MPI_SUCCESS; i++) {
+		const char *why = NULL;
+		int ret = mirror_fill(call->mirrors[i], &why);
+
+		if (ret != MPI_SUCCESS)
+			call_fail(call, ret, why);
+	}
+	return call_error(call);
+}
+
+/* ---- ends ---- */
+
+static int call_end(struct call *call, int ret)
+{
+	for (int i = 0; i < call->count; i++)
+		mirror_free(call->mirrors[i]);
+	call_leave();
+	return ret;
+}
+
+static int call_forgotten(struct call *call)
+{
+	/* MPI may go on with the mirrors, so they stay */
+	call->count = 0;
+	return call_report(&call->reporter, MPI_ERR_NO_MEM,
+			   "no memory for what is left to do: the data is lost");
+}
+
+int call_close(struct call *call, int ret)
+{
+	for (int i = 0; i < call->count && ret == MPI_SUCCESS; i++) {
+		const char *why = NULL;
+
+		ret = mirror_drain(call->mirrors[i], &why);
+		if (ret != MPI_SUCCESS)
+			ret = call_report(&call->reporter, ret, why);
+	}
+	return call_end(call, ret);
+}
+
+int call_keep(struct call *call, int ret, const MPI_Request *request)
+{
+	int done = 0;
+
+	if (ret != MPI_SUCCESS || call->count == 0)
+		return call_end(call, ret);
+	/* MPI may give the same handle to all that are done at once */
+	if (PMPI_Request_get_status(*request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done)
+		return call_close(call, ret);
+	if (!later_request(call, *request, false))
+		ret = call_forgotten(call);
+	return call_end(call, ret);
+}
+
+int call_persist(struct call *call, int ret, const MPI_Request *request)
+{
+	if (ret == MPI_SUCCESS && call->count && !later_request(call, *request, true))
+		ret = call_forgotten(call);
+	return call_end(call, ret);
+}
+
+int call_window(struct call *call, int ret, MPI_Win win, int target)
+{
+	if (ret == MPI_SUCCESS && call->count && !later_window(call, win, target))
+		ret = call_forgotten(call);
+	return call_end(call, ret);
+}
+
+int call_split(struct call *call, int ret, MPI_File file)
+{
+	if (ret == MPI_SUCCESS && call->count && !later_file(call, file))
+		ret = call_forgotten(call);
+	return call_end(call, ret);
+}
+
+int call_split_end(MPI_File file, int ret)
+{
+	const char *why = NULL;
+	int end = later_any() ? later_file_ended(file, ret, &why) : ret;
+
+	return why ? call_report(&CALL_FILE(file), end, why) : end;
+}

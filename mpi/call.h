@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * One call of MPI on its way through the library. A wrapper opens it, names its buffers, calls MPI, and closes it: or keeps
+ * it, if MPI goes on when the call has returned. A buffer of a GPU's that MPI would touch is replaced by host memory of
+ * the same layout (mirror.h). A call from within MPI, and one of a process without a GPU, is not opened.
+ */
+#ifndef P2P_MPI_CALL_H
+#define P2P_MPI_CALL_H
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "mirror.h"
+
+#define CALL_PUBLIC __attribute__((visibility("default")))
+
+/* What becomes of a buffer */
+#define CALL_READ 1
+#define CALL_WRITE 2
+/* It goes down to libfabric as it is, if it has no gaps */
+#define CALL_DIRECT 4
+
+/* What a rank is in a call with a root: between two groups, some are neither */
+#define ROLE_ROOT 1
+#define ROLE_OTHER 2
+#define ROLE_MEMBER 4
+
+/* Buffers of a call, at most */
+#define CALL_BUFFERS 3
+
+/**
+ * struct call - a call that is open.
+ * @mirrors:	what its buffers were replaced by
+ * @error:	the first thing that went wrong: MPI_SUCCESS, or an error class
+ * @why:	what that was
+ * @in_place:	one of its buffers was MPI_IN_PLACE
+ * @reporter:	what has the error handler
+ */
+struct call {
+	struct mirror *mirrors[CALL_BUFFERS];
+	int count;
+	int error;
+	const char *why;
+	bool in_place;
+	struct call_reporter {
+		MPI_Comm comm;
+		MPI_Win win;
+		MPI_File file;
+	} reporter;
+};
+
+#define CALL_COMM(of) ((struct call_reporter){of, MPI_WIN_NULL, MPI_FILE_NULL})
+#define CALL_WIN(of) ((struct call_reporter){MPI_COMM_NULL, of, MPI_FILE_NULL})
+#define CALL_FILE(of) ((struct call_reporter){MPI_COMM_NULL, MPI_WIN_NULL, of})
+
+/* The function of that name that comes after ours: MPI's own, or a tool's. It ends the process if there is none. */
+void *call_symbol(const char *name);
+
+/* Begins a call. False: nothing is to be done, and the wrapper calls MPI. */
+bool call_open(struct call *call, struct call_reporter reporter);
+
+/* These name a buffer, and replace it if need be. Shapes are those of calls.txt. */
+void call_block(struct call *call, int access, void **buf, size_t count, MPI_Datatype type);
+void call_vector(struct call *call, int access, void **buf, size_t peers, const int counts[],
+		 const int displs[], MPI_Datatype type);
+void call_vectors(struct call *call, int access, void **buf, size_t peers, const int counts[],
+		  const int displs[], const MPI_Datatype types[]);
+void call_vectors_long(struct call *call, int access, void **buf, size_t peers,
+		       const int counts[], const MPI_Aint displs[], const MPI_Datatype types[]);
+
+/* What shapes are of; an error has been told to the communicator, and the answer is 0. */
+int call_role(MPI_Comm comm, int root);
+size_t call_peers(MPI_Comm comm);
+size_t call_own(MPI_Comm comm);
+size_t call_rank(MPI_Comm comm);
+size_t call_neighbors(MPI_Comm comm, bool in);
+size_t call_sum(const int counts[], size_t count);
+
+/*
+ * What to return instead of calling MPI, after the error handler: MPI_SUCCESS if nothing has gone wrong. call_ready() copies
+ * what MPI is about to read as well.
+ */
+int call_error(struct call *call);
+int call_ready(struct call *call);
+/* Tells the world's error handler @why, unless that is NULL, and returns the code, else @ret */
+int call_told(int ret, const char *why);
+
+/* These end a wrapper, and return what it returns. @ret: what MPI has returned */
+int call_close(struct call *call, int ret);
+int call_keep(struct call *call, int ret, const MPI_Request *request);
+int call_persist(struct call *call, int ret, const MPI_Request *request);
+int call_window(struct call *call, int ret, MPI_Win win, int target);
+int call_split(struct call *call, int ret, MPI_File file);
+
+/* A split collective of @file has ended with @ret. */
+int call_split_end(MPI_File file, int ret);
+
+/* Calls from within MPI are let through from here to call_leave(). False: this is one */
+bool call_enter(void);
+void call_leave(void);
+
+#endif /* P2P_MPI_CALL_H */

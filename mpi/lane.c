@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Queues and pinned memory, each taken from a list and put back there. See lane.h. */
+#include "lane.h"
+
+#include <mpi.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/queue.h>
+
+/* Blocks have sizes that are powers of two, from 4 KiB to 32 MiB. What is longer comes from the system each time. */
+#define LANE_SMALLEST 12
+#define LANE_SIZES 14
+/* Bytes that are kept, at most */
+#define LANE_KEPT (128ul << 20)
+
+struct lane {
+	SLIST_ENTRY(lane) entry;
+	struct dev_mem held;
+	struct dev_queue *queue;
+};
+
+/* Memory that nobody uses; it is in the memory itself. */
+struct lane_block {
+	SLIST_ENTRY(lane_block) entry;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	SLIST_HEAD(, lane) lanes;
+	SLIST_HEAD(, lane_block) blocks[LANE_SIZES];
+	size_t kept;
+} lane_pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- queues ---- */
+
+static struct lane *lane_idle(const struct dev_mem *mem)
+{
+	struct lane *lane;
+
+	pthread_mutex_lock(&lane_pool.lock);
+	SLIST_FOREACH(lane, &lane_pool.lanes, entry)
+	{
+		if (lane->held.ops == mem->ops && lane->held.ordinal == mem->ordinal) {
+			SLIST_REMOVE(&lane_pool.lanes, lane, lane, entry);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&lane_pool.lock);
+	return lane;
+}
+
+static struct lane *lane_new(const struct dev_mem *mem)
+{
+	struct lane *lane = calloc(1, sizeof *lane);
+
+	if (!lane)
+		return NULL;
+	if (mem->ops->device(mem->ordinal, &lane->held)) {
+		free(lane);
+		return NULL;
+	}
+	if (lane->held.ops->queue_open(&lane->held, false, &lane->queue)) {
+		lane->held.ops->device_close(lane->held.ctx);
+		free(lane);
+		return NULL;
+	}
+	/* what the application copies to the GPU from now on is there when its call returns */
+	mem->ops->sync();
+	return lane;
+}
+
+static void lane_free(struct lane *lane)
+{
+	lane->held.ops->queue_close(lane->queue);
+	lane->held.ops->device_close(lane->held.ctx);
+	free(lane);
+}
+
+int lane_open(const struct dev_mem *mem, struct lane **lane, const char **why)
+{
+	*lane = lane_idle(mem);
+	if (*lane && (*lane)->held.ops->gone((*lane)->held.ctx)) {
+		lane_free(*lane);
+		*lane = NULL;
+	}
+	if (!*lane)
+		*lane = lane_new(mem);
+	if (!*lane) {
+		*why = "the GPU gives no queue for copies";
+		return MPI_ERR_OTHER;
+	}
+	mem->ops->settle(mem);
+	return MPI_SUCCESS;
+}
+
+int lane_copy(struct lane *lane, void *gpu, void *host, size_t len, bool out, const char **why)
+{
+	if (lane->queue->ops->queue_copy(lane->queue, out ? gpu : host, out ? host : gpu,
+					 len)) {
+		*why = "the GPU refuses a copy";
+		return MPI_ERR_OTHER;
+	}
+	return MPI_SUCCESS;
+}
+
+int lane_close(struct lane *lane, int ret, const char **why)
+{
+	const struct dev_ops *ops = lane->queue->ops;
+	const bool marked = ops->queue_mark(lane->queue) == 0;
+
+	ops->queue_drain(lane->queue);
+	if (!marked || dev_queue_passed(lane->queue, lane->queue->marked) <= 0) {
+		lane_free(lane);
+		*why = "a copy from or to the GPU has failed";
+		return MPI_ERR_OTHER;
+	}
+	pthread_mutex_lock(&lane_pool.lock);
+	SLIST_INSERT_HEAD(&lane_pool.lanes, lane, entry);
+	pthread_mutex_unlock(&lane_pool.lock);
+	return ret;
+}
+
+/* ---- memory ---- */
+
+/* The list of blocks that are long enough, or LANE_SIZES */
+static unsigned lane_size(size_t len)
+{
+	unsigned size = 0;
+
+	while (size < LANE_SIZES && (1ul << (size + LANE_SMALLEST)) < len)
+		size++;
+	return size;
+}
+
+int lane_memory(const struct dev_mem *mem, size_t len, char **memory, const char **why)
+{
+	const unsigned size = lane_size(len);
+	struct lane_block *block = NULL;
+
+	if (size < LANE_SIZES) {
+		pthread_mutex_lock(&lane_pool.lock);
+		block = SLIST_FIRST(&lane_pool.blocks[size]);
+		if (block) {
+			SLIST_REMOVE_HEAD(&lane_pool.blocks[size], entry);
+			lane_pool.kept -= 1ul << (size + LANE_SMALLEST);
+		}
+		pthread_mutex_unlock(&lane_pool.lock);
+		len = 1ul << (size + LANE_SMALLEST);
+	}
+	*memory = (char *) block;
+	if (block)
+		return MPI_SUCCESS;
+	*memory = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (*memory == MAP_FAILED) {
+		*memory = NULL;
+		*why = "no host memory for a GPU buffer's data";
+		return MPI_ERR_NO_MEM;
+	}
+	/* copies from and to memory that cannot be pinned are slower, and right */
+	if (size < LANE_SIZES)
+		mem->ops->pin(mem, *memory, len);
+	return MPI_SUCCESS;
+}
+
+void lane_memory_free(const struct dev_mem *mem, char *memory, size_t len)
+{
+	struct lane_block *block = (struct lane_block *) memory;
+	const unsigned size = lane_size(len);
+
+	if (size < LANE_SIZES) {
+		bool keep;
+
+		len = 1ul << (size + LANE_SMALLEST);
+		pthread_mutex_lock(&lane_pool.lock);
+		keep = lane_pool.kept + len <= LANE_KEPT;
+		if (keep) {
+			SLIST_INSERT_HEAD(&lane_pool.blocks[size], block, entry);
+			lane_pool.kept += len;
+		}
+		pthread_mutex_unlock(&lane_pool.lock);
+		if (keep)
+			return;
+		mem->ops->unpin(memory);
+	}
+	munmap(memory, len);
+}

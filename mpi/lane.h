@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Copies between GPUs and the host, and pinned host memory for them, over dev/dev.h. Both are kept for the next call. All
+ * functions return MPI_SUCCESS, or an error class with @why. Any thread may call them.
+ */
+#ifndef P2P_MPI_LANE_H
+#define P2P_MPI_LANE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "dev/dev.h"
+
+struct lane;
+
+/* A queue of @mem's device, for this thread until lane_close() */
+int lane_open(const struct dev_mem *mem, struct lane **lane, const char **why);
+/* Begins a copy: @out: to the GPU */
+int lane_copy(struct lane *lane, void *gpu, void *host, size_t len, bool out, const char **why);
+/* Waits for all copies, and returns @ret, or what has failed */
+int lane_close(struct lane *lane, int ret, const char **why);
+
+/* Host memory for copies from and to @mem's device: of the pool, up to its bound */
+int lane_memory(const struct dev_mem *mem, size_t len, char **memory, const char **why);
+void lane_memory_free(const struct dev_mem *mem, char *memory, size_t len);
+
+#endif /* P2P_MPI_LANE_H */

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* A table of calls that go on, by the handle that ends them. See later.h. */
+#include "later.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#define LATER_BUCKETS 256
+
+enum later_kind { LATER_REQUEST, LATER_WINDOW, LATER_FILE };
+
+/**
+ * struct later - one of them.
+ * @handle:	what ends it: the bytes of MPI's handle
+ * @target:	of a window
+ * @active:	MPI has begun, and the application has not seen the end
+ * @given_up:	the application has freed the request
+ */
+struct later {
+	LIST_ENTRY(later) entry;
+	enum later_kind kind;
+	uint64_t handle;
+	MPI_Request request;
+	int target;
+	bool persistent, active, given_up;
+	struct mirror *mirrors[CALL_BUFFERS];
+	int count;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	LIST_HEAD(later_list, later) buckets[LATER_BUCKETS];
+	size_t count, given_up;
+} later_table = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+bool later_any(void)
+{
+	return __atomic_load_n(&later_table.count, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* ---- the table ---- */
+
+/* MPI's handles are numbers, or addresses */
+#define LATER_HANDLE(of)                                                                       \
+	({                                                                                     \
+		__typeof__(of) handle_ = (of);                                                 \
+		uint64_t bits_ = 0;                                                            \
+		memcpy(&bits_, &handle_, sizeof handle_);                                      \
+		bits_;                                                                         \
+	})
+
+static struct later_list *later_bucket(uint64_t handle)
+{
+	return &later_table.buckets[(handle ^ handle >> 8 ^ handle >> 16) % LATER_BUCKETS];
+}
+
+static bool later_add(struct call *call, enum later_kind kind, uint64_t handle,
+		      struct later *as)
+{
+	struct later *later = malloc(sizeof *later);
+
+	if (!later)
+		return false;
+	*later = *as;
+	later->kind = kind;
+	later->handle = handle;
+	later->count = call->count;
+	memcpy(later->mirrors, call->mirrors, sizeof later->mirrors);
+	call->count = 0;
+	pthread_mutex_lock(&later_table.lock);
+	LIST_INSERT_HEAD(later_bucket(handle), later, entry);
+	__atomic_add_fetch(&later_table.count, 1, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&later_table.lock);
+	return true;
+}
+
+bool later_request(struct call *call, MPI_Request request, bool persistent)
+{
+	return later_add(call, LATER_REQUEST, LATER_HANDLE(request),
+			 &(struct later){.request = request,
+					 .persistent = persistent,
+					 .active = !persistent});
+}
+
+bool later_window(struct call *call, MPI_Win win, int target)
+{
+	return later_add(call, LATER_WINDOW, LATER_HANDLE(win),
+			 &(struct later){.target = target, .active = true});
+}
+
+bool later_file(struct call *call, MPI_File file)
+{
+	return later_add(call, LATER_FILE, LATER_HANDLE(file), &(struct later){.active = true});
+}
+
+/* One of that handle, or NULL; @take: out of the table. The lock is held. */
+static struct later *later_find_locked(enum later_kind kind, uint64_t handle, int target,
+				       bool take)
+{
+	struct later *later;
+
+	LIST_FOREACH(later, later_bucket(handle), entry) {
+		if (later->kind == kind && later->handle == handle && !later->given_up &&
+		    (target == LATER_ALL || later->target == target))
+			break;
+	}
+	if (later && take) {
+		LIST_REMOVE(later, entry);
+		__atomic_sub_fetch(&later_table.count, 1, __ATOMIC_RELEASE);
+	}
+	return later;
+}
+
+static struct later *later_find(enum later_kind kind, uint64_t handle, int target, bool take)
+{
+	struct later *later;
+
+	pthread_mutex_lock(&later_table.lock);
+	later = later_find_locked(kind, handle, target, take);
+	pthread_mutex_unlock(&later_table.lock);
+	return later;
+}
+
+/* ---- their ends ---- */
+
+static int later_drain(struct later *later, int ret, const char **why)
+{
+	for (int i = 0; later->active && i < later->count && ret == MPI_SUCCESS; i++)
+		ret = mirror_drain(later->mirrors[i], why);
+	later->active = false;
+	return ret;
+}
+
+static void later_free(struct later *later)
+{
+	for (int i = 0; i < later->count; i++)
+		mirror_free(later->mirrors[i]);
+	free(later);
+}
+
+int later_ended(MPI_Request request, int ret, const char **why)
+{
+	struct later *later =
+		later_find(LATER_REQUEST, LATER_HANDLE(request), LATER_ALL, false);
+
+	if (!later)
+		return ret;
+	ret = later_drain(later, ret, why);
+	if (later->persistent)
+		return ret;
+	pthread_mutex_lock(&later_table.lock);
+	LIST_REMOVE(later, entry);
+	__atomic_sub_fetch(&later_table.count, 1, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&later_table.lock);
+	later_free(later);
+	return ret;
+}
+
+int later_seen(MPI_Request request, const char **why)
+{
+	struct later *later =
+		later_find(LATER_REQUEST, LATER_HANDLE(request), LATER_ALL, false);
+
+	return later ? later_drain(later, MPI_SUCCESS, why) : MPI_SUCCESS;
+}
+
+int later_start(MPI_Request request, const char **why)
+{
+	struct later *later =
+		later_find(LATER_REQUEST, LATER_HANDLE(request), LATER_ALL, false);
+	int ret = MPI_SUCCESS;
+
+	for (int i = 0; later && i < later->count && ret == MPI_SUCCESS; i++)
+		ret = mirror_fill(later->mirrors[i], why);
+	if (later)
+		later->active = true;
+	return ret;
+}
+
+static int later_all_ended(enum later_kind kind, uint64_t handle, int target, int ret,
+			   const char **why)
+{
+	struct later *later;
+
+	while ((later = later_find(kind, handle, target, true))) {
+		ret = later_drain(later, ret, why);
+		later_free(later);
+	}
+	return ret;
+}
+
+int later_window_ended(MPI_Win win, int target, int ret, const char **why)
+{
+	return later_all_ended(LATER_WINDOW, LATER_HANDLE(win), target, ret, why);
+}
+
+int later_file_ended(MPI_File file, int ret, const char **why)
+{
+	return later_all_ended(LATER_FILE, LATER_HANDLE(file), LATER_ALL, ret, why);
+}
+
+/* ---- requests that are given up ---- */
+
+bool later_give_up(MPI_Request request)
+{
+	struct later *later;
+	bool free_now = true;
+
+	pthread_mutex_lock(&later_table.lock);
+	later = later_find_locked(LATER_REQUEST, LATER_HANDLE(request), LATER_ALL, false);
+	if (later && later->active) {
+		later->given_up = true;
+		later_table.given_up++;
+		free_now = false;
+	} else if (later) {
+		later_find_locked(LATER_REQUEST, LATER_HANDLE(request), LATER_ALL, true);
+	}
+	pthread_mutex_unlock(&later_table.lock);
+	if (later && free_now)
+		later_free(later);
+	return free_now;
+}
+
+/* Takes one that is given up and has ended out of the table; @wait: any. */
+static struct later *later_given_up(bool wait)
+{
+	struct later *later = NULL;
+
+	pthread_mutex_lock(&later_table.lock);
+	for (int i = 0; i < LATER_BUCKETS && !later && later_table.given_up; i++) {
+		LIST_FOREACH(later, &later_table.buckets[i], entry) {
+			int done = 0;
+
+			if (!later->given_up)
+				continue;
+			if (wait)
+				break;
+			if (PMPI_Request_get_status(later->request, &done, MPI_STATUS_IGNORE) !=
+				    MPI_SUCCESS ||
+			    done)
+				break;
+		}
+	}
+	if (later) {
+		LIST_REMOVE(later, entry);
+		later_table.given_up--;
+		__atomic_sub_fetch(&later_table.count, 1, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&later_table.lock);
+	return later;
+}
+
+void later_poll(bool wait)
+{
+	struct later *later;
+
+	if (!__atomic_load_n(&later_table.given_up, __ATOMIC_RELAXED))
+		return;
+	while ((later = later_given_up(wait))) {
+		const char *why;
+		int ret = PMPI_Wait(&later->request, MPI_STATUS_IGNORE);
+
+		later_drain(later, ret, &why);
+		if (later->persistent)
+			PMPI_Request_free(&later->request);
+		later_free(later);
+	}
+}

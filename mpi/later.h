@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Calls that MPI goes on with when they have returned: their mirrors wait here for what ends them. That is a request, the
+ * synchronisation of a window, or the end of a file's split collective. A request that MPI knows and one that has
+ * mirrors are the same to the application, and may be mixed.
+ */
+#ifndef P2P_MPI_LATER_H
+#define P2P_MPI_LATER_H
+
+#include <mpi.h>
+#include <stdbool.h>
+
+#include "call.h"
+
+/* To all targets of a window */
+#define LATER_ALL (-1)
+
+/* These take the mirrors of a call, or return false: there is no memory. */
+bool later_request(struct call *call, MPI_Request request, bool persistent);
+bool later_window(struct call *call, MPI_Win win, int target);
+bool later_file(struct call *call, MPI_File file);
+
+/* Is there anything at all? One load. */
+bool later_any(void);
+
+/* A request has ended with @ret. A persistent one keeps its mirrors. Returns @ret, or an error of the copies, with @why. */
+int later_ended(MPI_Request request, int ret, const char **why);
+/* A request may be seen to be done before it is given up: it keeps the data that it brings from then on. */
+int later_seen(MPI_Request request, const char **why);
+/* A persistent request is about to begin. */
+int later_start(MPI_Request request, const char **why);
+/*
+ * The application gives a request up. True: it is MPI's to free. False: it has mirrors, and is freed when it has ended:
+ * later_poll() looks.
+ */
+bool later_give_up(MPI_Request request);
+/* @wait: until all such have ended */
+void later_poll(bool wait);
+
+/* Operations on a window to @target, or the split collective of a file, have ended with @ret. As later_ended() */
+int later_window_ended(MPI_Win win, int target, int ret, const char **why);
+int later_file_ended(MPI_File file, int ret, const char **why);
+
+#endif /* P2P_MPI_LATER_H */

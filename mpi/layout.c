@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Takes datatypes apart, as MPI_Type_get_contents() tells them. See layout.h. */
+#include "layout.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Types keep their layouts as attributes. */
+static int layout_key = MPI_KEYVAL_INVALID;
+/* Nobody drops one that another thread is about to hold. */
+static pthread_mutex_t layout_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct layout *layout_hold(struct layout *layout)
+{
+	__atomic_fetch_add(&layout->refs, 1, __ATOMIC_RELAXED);
+	return layout;
+}
+
+void layout_put(struct layout *layout)
+{
+	if (layout && __atomic_sub_fetch(&layout->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+		free(layout->runs);
+		free(layout);
+	}
+}
+
+bool layout_dense(const struct layout *layout)
+{
+	return layout->count == 0 ||
+	       (layout->count == 1 && (MPI_Aint) layout->runs[0].len == layout->extent);
+}
+
+/* ---- runs ---- */
+
+static bool layout_run(struct layout *layout, MPI_Aint at, size_t len)
+{
+	struct layout_run *last = layout->count ? &layout->runs[layout->count - 1] : NULL;
+
+	if (len == 0)
+		return true;
+	if (last && last->at + (MPI_Aint) last->len == at) {
+		last->len += len;
+		return true;
+	}
+	if (layout->count == layout->room) {
+		const size_t room = layout->room ? 2 * layout->room : 4;
+		struct layout_run *runs = realloc(layout->runs, room * sizeof *runs);
+
+		if (!runs)
+			return false;
+		layout->runs = runs;
+		layout->room = room;
+	}
+	layout->runs[layout->count++] = (struct layout_run){at, len};
+	return true;
+}
+
+/* @count elements of @part, the first one @at */
+static bool layout_elements(struct layout *layout, const struct layout *part, MPI_Aint at,
+			    size_t count)
+{
+	if (part->count == 1 && layout_dense(part))
+		return layout_run(layout, at + part->runs[0].at, count * part->runs[0].len);
+	for (size_t i = 0; i < count; i++) {
+		for (size_t k = 0; k < part->count; k++) {
+			if (!layout_run(layout,
+					at + (MPI_Aint) i * part->extent + part->runs[k].at,
+					part->runs[k].len))
+				return false;
+		}
+	}
+	return true;
+}
+
+/* ---- constructors ---- */
+
+/* What a type was made of */
+struct layout_made {
+	int combiner;
+	const int *numbers;
+	const MPI_Aint *addresses;
+	const MPI_Datatype *types;
+	struct layout *part;
+};
+
+static bool layout_vector(struct layout *layout, const struct layout_made *made,
+			  MPI_Aint stride)
+{
+	for (int i = 0; i < made->numbers[0]; i++) {
+		if (!layout_elements(layout, made->part, i * stride, (size_t) made->numbers[1]))
+			return false;
+	}
+	return true;
+}
+
+/* Blocks of @lengths, or all of @length; displaced by @displs extents, or by the addresses */
+static bool layout_indexed(struct layout *layout, const struct layout_made *made,
+			   const int *lengths, int length, const int *displs)
+{
+	for (int i = 0; i < made->numbers[0]; i++) {
+		const MPI_Aint at =
+			displs ? displs[i] * made->part->extent : made->addresses[i];
+
+		if (!layout_elements(layout, made->part, at,
+				     (size_t) (lengths ? lengths[i] : length)))
+			return false;
+	}
+	return true;
+}
+
+static bool layout_struct(struct layout *layout, const struct layout_made *made)
+{
+	for (int i = 0; i < made->numbers[0]; i++) {
+		struct layout *part = layout_get(made->types[i]);
+		bool fine = part && layout_elements(layout, part, made->addresses[i],
+						    (size_t) made->numbers[1 + i]);
+
+		layout_put(part);
+		if (!fine)
+			return false;
+	}
+	return true;
+}
+
+/* Rows of the array that @dims says, outermost first, from @at on */
+static bool layout_rows(struct layout *layout, const struct layout_made *made, int dim,
+			MPI_Aint at)
+{
+	const int dims = made->numbers[0], *sizes = made->numbers + 1, *parts = sizes + dims,
+		  *starts = parts + dims;
+	const bool rows_first = made->numbers[1 + 3 * dims] == MPI_ORDER_C;
+	const int k = rows_first ? dim : dims - 1 - dim;
+
+	at = at * sizes[k] + starts[k];
+	if (dim == dims - 1)
+		return layout_elements(layout, made->part, at * made->part->extent,
+				       (size_t) parts[k]);
+	for (int i = 0; i < parts[k]; i++) {
+		if (!layout_rows(layout, made, dim + 1, at + i))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Whatever else there is: as MPI packs it. Each byte of one element gets a label, a byte of its place at a time, and where
+ * it is in what was packed tells the order.
+ */
+static bool layout_packed(struct layout *layout, MPI_Datatype type, size_t size)
+{
+	const size_t span = (size_t) (layout->high - layout->low);
+	unsigned char *memory = malloc(span), *packed = malloc(size);
+	MPI_Aint *places = calloc(size, sizeof *places);
+	bool fine = memory && packed && places;
+
+	for (int shift = 0; fine && (span - 1) >> shift; shift += 8) {
+		int position = 0;
+
+		for (size_t i = 0; i < span; i++)
+			memory[i] = (unsigned char) (i >> shift);
+		fine = PMPI_Pack(memory - layout->low, 1, type, packed, (int) size, &position,
+				 MPI_COMM_SELF) == MPI_SUCCESS;
+		for (size_t i = 0; i < size; i++)
+			places[i] |= (MPI_Aint) packed[i] << shift;
+	}
+	for (size_t i = 0; fine && i < size; i++)
+		fine = layout_run(layout, layout->low + places[i], 1);
+	free(memory);
+	free(packed);
+	free(places);
+	return fine;
+}
+
+/* ---- a type ---- */
+
+static bool layout_of_parts(struct layout *layout, MPI_Datatype type,
+			    const struct layout_made *made)
+{
+	const int count = made->numbers ? made->numbers[0] : 0;
+	int size;
+
+	switch (made->combiner) {
+	case MPI_COMBINER_DUP:
+	case MPI_COMBINER_RESIZED:
+		return layout_elements(layout, made->part, 0, 1);
+	case MPI_COMBINER_CONTIGUOUS:
+		return layout_elements(layout, made->part, 0, (size_t) count);
+	case MPI_COMBINER_VECTOR:
+		return layout_vector(layout, made, made->numbers[2] * made->part->extent);
+	case MPI_COMBINER_HVECTOR:
+		return layout_vector(layout, made, made->addresses[0]);
+	case MPI_COMBINER_INDEXED:
+		return layout_indexed(layout, made, made->numbers + 1, 0,
+				      made->numbers + 1 + count);
+	case MPI_COMBINER_HINDEXED:
+		return layout_indexed(layout, made, made->numbers + 1, 0, NULL);
+	case MPI_COMBINER_INDEXED_BLOCK:
+		return layout_indexed(layout, made, NULL, made->numbers[1], made->numbers + 2);
+	case MPI_COMBINER_HINDEXED_BLOCK:
+		return layout_indexed(layout, made, NULL, made->numbers[1], NULL);
+	case MPI_COMBINER_STRUCT:
+		return layout_struct(layout, made);
+	case MPI_COMBINER_SUBARRAY:
+		return layout_rows(layout, made, 0, 0);
+	default:
+		if (PMPI_Type_size(type, &size) != MPI_SUCCESS || size < 0)
+			return false;
+		/* of the predefined ones, pairs have gaps */
+		if (layout->low == 0 && layout->high == size && layout->extent == size)
+			return layout_run(layout, 0, (size_t) size);
+		return size == 0 || layout_packed(layout, type, (size_t) size);
+	}
+}
+
+static bool layout_of_types(struct layout *layout, MPI_Datatype type, struct layout_made *made,
+			    int count)
+{
+	bool fine;
+
+	if (count > 0 && made->combiner != MPI_COMBINER_STRUCT) {
+		made->part = layout_get(made->types[0]);
+		if (!made->part)
+			return false;
+	}
+	fine = layout_of_parts(layout, type, made);
+	layout_put(made->part);
+	return fine;
+}
+
+static void layout_free_type(MPI_Datatype type)
+{
+	int numbers, addresses, types, combiner = MPI_COMBINER_NAMED;
+
+	PMPI_Type_get_envelope(type, &numbers, &addresses, &types, &combiner);
+	if (combiner != MPI_COMBINER_NAMED)
+		PMPI_Type_free(&type);
+}
+
+static bool layout_fill(struct layout *layout, MPI_Datatype type)
+{
+	struct layout_made made = {0};
+	int numbers, addresses, types;
+	MPI_Aint low, len;
+	bool fine;
+
+	if (PMPI_Type_get_extent(type, &low, &layout->extent) != MPI_SUCCESS ||
+	    PMPI_Type_get_true_extent(type, &layout->low, &len) != MPI_SUCCESS ||
+	    PMPI_Type_get_envelope(type, &numbers, &addresses, &types, &made.combiner) !=
+		    MPI_SUCCESS)
+		return false;
+	layout->high = layout->low + len;
+	if (made.combiner == MPI_COMBINER_NAMED)
+		return layout_of_parts(layout, type, &made);
+
+	int *number = calloc((size_t) numbers + 1, sizeof *number);
+	MPI_Aint *address = calloc((size_t) addresses + 1, sizeof *address);
+	MPI_Datatype *part = calloc((size_t) types + 1, sizeof *part);
+
+	fine = number && address && part &&
+	       PMPI_Type_get_contents(type, numbers, addresses, types, number, address, part) ==
+		       MPI_SUCCESS;
+	if (fine) {
+		made.numbers = number;
+		made.addresses = address;
+		made.types = part;
+		fine = layout_of_types(layout, type, &made, types);
+		for (int i = 0; i < types; i++)
+			layout_free_type(part[i]);
+	}
+	free(number);
+	free(address);
+	free(part);
+	return fine;
+}
+
+/* MPI frees a type. */
+static int layout_deleted(MPI_Datatype type, int key, void *layout, void *extra)
+{
+	(void) type;
+	(void) key;
+	(void) extra;
+	layout_put(layout);
+	return MPI_SUCCESS;
+}
+
+static void layout_key_make(void)
+{
+	PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, layout_deleted, &layout_key, NULL);
+}
+
+struct layout *layout_get(MPI_Datatype type)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	struct layout *layout = NULL;
+	int found = 0;
+
+	pthread_once(&once, layout_key_make);
+	if (layout_key == MPI_KEYVAL_INVALID || type == MPI_DATATYPE_NULL)
+		return NULL;
+	pthread_mutex_lock(&layout_lock);
+	if (PMPI_Type_get_attr(type, layout_key, &layout, &found) == MPI_SUCCESS && found)
+		layout_hold(layout);
+	pthread_mutex_unlock(&layout_lock);
+	if (found)
+		return layout;
+	layout = calloc(1, sizeof *layout);
+	if (!layout)
+		return NULL;
+	layout->refs = 1;
+	if (!layout_fill(layout, type)) {
+		layout_put(layout);
+		return NULL;
+	}
+	/* two threads may do so: MPI drops the first one */
+	pthread_mutex_lock(&layout_lock);
+	if (PMPI_Type_set_attr(type, layout_key, layout) == MPI_SUCCESS)
+		layout_hold(layout);
+	pthread_mutex_unlock(&layout_lock);
+	return layout;
+}

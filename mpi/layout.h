@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Where the bytes of a datatype are: a list of runs, made once for a type and kept with it. */
+#ifndef P2P_MPI_LAYOUT_H
+#define P2P_MPI_LAYOUT_H
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct layout_run {
+	MPI_Aint at;
+	size_t len;
+};
+
+/**
+ * struct layout - of one element of a type.
+ * @refs:	who has it
+ * @runs:	its bytes, in the order of the type's signature; neighbours are one
+ * @extent:	from an element to the next one
+ * @low, @high:	the first byte, and the one behind the last
+ */
+struct layout {
+	int refs;
+	size_t count, room;
+	struct layout_run *runs;
+	MPI_Aint extent, low, high;
+};
+
+/* The layout of @type, or NULL: there is no memory, or no such type. The caller gives it back. */
+struct layout *layout_get(MPI_Datatype type);
+struct layout *layout_hold(struct layout *layout);
+void layout_put(struct layout *layout);
+
+/* Have elements of this no gaps, within them and between? */
+bool layout_dense(const struct layout *layout);
+
+#endif /* P2P_MPI_LAYOUT_H */

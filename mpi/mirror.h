@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Host memory in the place of a GPU buffer that the CPU would touch. It has the same layout, so that a call of MPI's takes
+ * it with the same counts, displacements and types. What MPI reads is copied there before the call, and what it has
+ * written is copied back, byte for byte: gaps stay as they are.
+ */
+#ifndef P2P_MPI_MIRROR_H
+#define P2P_MPI_MIRROR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "layout.h"
+#include "dev/dev.h"
+
+/* @count elements, @at bytes from where the buffer begins; it owns a reference to the layout */
+struct mirror_part {
+	MPI_Aint at;
+	size_t count;
+	struct layout *layout;
+};
+
+/**
+ * struct mirror - a buffer of a GPU's, and its host memory.
+ * @buf, @host:	what the application gave, and what MPI gets in its place
+ * @mem:	the allocation of the first byte
+ * @low, @high:	the first byte, and the one behind the last, from @buf on
+ * @reads, @writes: what MPI does
+ */
+struct mirror {
+	char *buf, *host;
+	struct dev_mem mem;
+	MPI_Aint low, high;
+	bool reads, writes;
+	size_t count;
+	struct mirror_part *parts;
+};
+
+/* All return MPI_SUCCESS, or an error class with @why. */
+
+/*
+ * Looks whether the buffer of these parts is a GPU's, and makes a mirror if it is: else *@mirror is NULL. It takes @parts,
+ * which were allocated. @direct: not if the data has no gaps
+ */
+int mirror_make(struct mirror **mirror, void *buf, struct mirror_part *parts, size_t count,
+		bool direct, const char **why);
+void mirror_free(struct mirror *mirror);
+
+/* Copies what MPI is about to read. */
+int mirror_fill(struct mirror *mirror, const char **why);
+/* Copies what MPI has written. */
+int mirror_drain(struct mirror *mirror, const char **why);
+
+#endif /* P2P_MPI_MIRROR_H */
