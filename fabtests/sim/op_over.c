@@ -230,16 +230,22 @@ static bool is_held(const struct op *op)
 	return is_ungreeted(op) || is_fenced(op);
 }
 
+/* Asks that of all that a process has posted, once: op.held */
+static void find_held(unsigned int node)
+{
+	for (struct op *op = ops; op < ops + op_count; op++)
+		op->held = op_node(op, 0) == node && op->ends[0].posted && !op->ends[0].done &&
+			   is_held(op);
+}
+
 /* Does it wait behind such a one? */
 static bool is_behind_held(const struct op *op, unsigned int end)
 {
 	if (end || !(world.script->fences || (core_loses() && world.script->model->stalls)))
 		return false;
 	for (const struct op *other = ops; other < ops + op_count; other++) {
-		if (other->ends[0].posted && !other->ends[0].done &&
-		    op_node(other, 0) == op_node(op, 0) && is_in_order(op, other) &&
-		    (other->ends[0].turn < op->ends[0].turn || is_repeated(op, 0)) &&
-		    is_held(other))
+		if (other->held && is_in_order(op, other) &&
+		    (other->ends[0].turn < op->ends[0].turn || is_repeated(op, 0)))
 			return true;
 	}
 	return false;
@@ -248,13 +254,17 @@ static bool is_behind_held(const struct op *op, unsigned int end)
 /* Has it a place in its ring for ever? */
 static bool is_stuck(const struct op *op, unsigned int end)
 {
-	return is_lost(op, end) || (!end && is_held(op)) || is_behind_held(op, end);
+	return is_lost(op, end) || (!end && op->held) || is_behind_held(op, end);
 }
 
 bool op_end_lost(const struct op *op, unsigned int end)
 {
-	return is_lost(op, end) || is_behind_in_stream(op, end, is_lost) ||
-	       is_in_full_ring(op, end, is_stuck) || is_behind_held(op, end);
+	if (is_lost(op, end) || is_behind_in_stream(op, end, is_lost))
+		return true;
+	if (end && !op_is_ringed(op, end))
+		return false;
+	find_held(op_node(op, end));
+	return is_in_full_ring(op, end, is_stuck) || is_behind_held(op, end);
 }
 
 bool op_end_hindered(const struct op *op, unsigned int end)

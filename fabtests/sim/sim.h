@@ -239,6 +239,7 @@ struct op_end {
  * @graph:	that it is in (op_graph.c), or NULL once its endpoint is closed. @counted: launches of it that may begin, and may still end then;
  *		@ended: that have ended
  * @held_at:	when it had to wait last, as others wait for a process that rests [ns] (check_unhindered())
+ * @held:	its own process keeps it, for a greeting or a fence (op_end_lost())
  * @turns:	of its processes, when it was in time last [ends]
  * @signal:	of a put: the word at the peer; @signals: it has not been signalled yet; @seen: the word is there; @target: the number of its target,
  *		which names @target_addr, of the endpoint's life before @target_life; 0: it has none
@@ -256,6 +257,7 @@ struct op {
 	struct op_graph *graph;
 	unsigned int counted, ended;
 	uint64_t held_at;
+	bool held;
 	unsigned int turns[2];
 	uint64_t *signal;
 	bool signals, seen;
