@@ -6,7 +6,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 
 #define LATER_BUCKETS 256
 
@@ -18,13 +17,14 @@ enum later_kind { LATER_REQUEST, LATER_WINDOW, LATER_FILE };
  * @target:	of a window
  * @active:	MPI has begun, and the application has not seen the end
  * @given_up:	the application has freed the request
+ * @index:	of the request among those of a call that has taken this
  */
 struct later {
 	LIST_ENTRY(later) entry;
 	enum later_kind kind;
 	uint64_t handle;
 	MPI_Request request;
-	int target;
+	int target, index;
 	bool persistent, active, given_up;
 	struct mirror *mirrors[CALL_BUFFERS];
 	int count;
@@ -32,7 +32,7 @@ struct later {
 
 static struct {
 	pthread_mutex_t lock;
-	LIST_HEAD(later_list, later) buckets[LATER_BUCKETS];
+	struct later_list buckets[LATER_BUCKETS];
 	size_t count, given_up;
 } later_table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -141,21 +141,59 @@ static void later_free(struct later *later)
 	free(later);
 }
 
-int later_ended(MPI_Request request, int ret, const char **why)
+void later_take(struct later_list *taken, int count, const MPI_Request requests[])
 {
-	struct later *later =
-		later_find(LATER_REQUEST, LATER_HANDLE(request), LATER_ALL, false);
-
-	if (!later)
-		return ret;
-	ret = later_drain(later, ret, why);
-	if (later->persistent)
-		return ret;
+	LIST_INIT(taken);
 	pthread_mutex_lock(&later_table.lock);
-	LIST_REMOVE(later, entry);
-	__atomic_sub_fetch(&later_table.count, 1, __ATOMIC_RELEASE);
+	for (int i = 0; requests && i < count; i++) {
+		struct later *later =
+			later_find_locked(LATER_REQUEST, LATER_HANDLE(requests[i]), LATER_ALL,
+					  false);
+
+		if (!later)
+			continue;
+		LIST_REMOVE(later, entry);
+		LIST_INSERT_HEAD(taken, later, entry);
+		later->index = i;
+	}
 	pthread_mutex_unlock(&later_table.lock);
-	later_free(later);
+}
+
+/* @now: what MPI has made of the handle. It clears those of requests that have ended, but for persistent ones. */
+static bool later_has_ended(const struct later *later, MPI_Request now)
+{
+	int done = 0;
+
+	if (!later->persistent)
+		return now != later->request;
+	return later->active &&
+	       PMPI_Request_get_status(now, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done;
+}
+
+int later_give_back(struct later_list *taken, const MPI_Request requests[], int ret,
+		    const char **why)
+{
+	struct later *later;
+
+	while ((later = LIST_FIRST(taken))) {
+		const bool ended = later_has_ended(later, requests[later->index]);
+		const char *told = NULL;
+		const int error = ended ? later_drain(later, MPI_SUCCESS, &told) : MPI_SUCCESS;
+
+		if (told && !*why) {
+			*why = told;
+			ret = error;
+		}
+		LIST_REMOVE(later, entry);
+		if (ended && !later->persistent) {
+			__atomic_sub_fetch(&later_table.count, 1, __ATOMIC_RELEASE);
+			later_free(later);
+			continue;
+		}
+		pthread_mutex_lock(&later_table.lock);
+		LIST_INSERT_HEAD(later_bucket(later->handle), later, entry);
+		pthread_mutex_unlock(&later_table.lock);
+	}
 	return ret;
 }
 

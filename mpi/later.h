@@ -9,11 +9,14 @@
 
 #include <mpi.h>
 #include <stdbool.h>
+#include <sys/queue.h>
 
 #include "call.h"
 
 /* To all targets of a window */
 #define LATER_ALL (-1)
+
+LIST_HEAD(later_list, later);
 
 /* These take the mirrors of a call, or return false: there is no memory. */
 bool later_request(struct call *call, MPI_Request request, bool persistent);
@@ -23,8 +26,17 @@ bool later_file(struct call *call, MPI_File file);
 /* Is there anything at all? One load. */
 bool later_any(void);
 
-/* A request has ended with @ret. A persistent one keeps its mirrors. Returns @ret, or an error of the copies, with @why. */
-int later_ended(MPI_Request request, int ret, const char **why);
+/*
+ * A call may end some of @requests: it takes their mirrors before it calls MPI. As soon as MPI has ended a request, another
+ * thread may get the same handle.
+ */
+void later_take(struct later_list *taken, int count, const MPI_Request requests[]);
+/*
+ * MPI has returned @ret. What has ended is copied to the GPU; what goes on, and what is persistent, is given back. Returns
+ * @ret, or an error of the copies, with @why.
+ */
+int later_give_back(struct later_list *taken, const MPI_Request requests[], int ret,
+		    const char **why);
 /* A request may be seen to be done before it is given up: it keeps the data that it brings from then on. */
 int later_seen(MPI_Request request, const char **why);
 /* A persistent request is about to begin. */
@@ -37,7 +49,7 @@ bool later_give_up(MPI_Request request);
 /* @wait: until all such have ended */
 void later_poll(bool wait);
 
-/* Operations on a window to @target, or the split collective of a file, have ended with @ret. As later_ended() */
+/* Operations on a window to @target, or the split collective of a file, have ended with @ret. As later_give_back() */
 int later_window_ended(MPI_Win win, int target, int ret, const char **why);
 int later_file_ended(MPI_File file, int ret, const char **why);
 

@@ -127,7 +127,7 @@ int mpi_test_main(const struct mpi_test *test, int argc, char **argv)
 	ft_options_parse(&run.opts, FT_SCOPE_MPI, test->purpose, argc, argv);
 	signal(SIGALRM, on_alarm);
 	alarm((unsigned int) run.opts.timeout);
-	MPI_Init(&argc, &argv);
+	MPI_Init_thread(&argc, &argv, test->threads, &run.threads);
 	if (!suits(test, &run)) {
 		MPI_Finalize();
 		return FT_SKIP;

@@ -28,11 +28,12 @@ struct mpi_pool {
  * @pool:	one for each kind of memory under test: host, and the device's with -D
  * @random:	state of ft_random(), the same on all ranks: every rank draws every number
  * @taken:	slots so far; moves them to ever different places
+ * @threads:	what the MPI allows of what the program asked for
  * @self_on_host: the CPU copies what a rank sends to itself, as MPICH has it
  */
 struct mpi_run {
 	struct ft_opts opts;
-	int rank, ranks;
+	int rank, ranks, threads;
 	bool self_on_host;
 	struct mpi_pool pool[MPI_TEST_KINDS];
 	size_t kinds;
@@ -42,12 +43,13 @@ struct mpi_run {
 /**
  * struct mpi_test - a program
  * @ranks:	fewest ranks that it makes sense with
+ * @threads:	which of MPI_THREAD_... it asks for; 0: it has one thread
  * @pool:	bytes of each kind of memory that a rank needs at a time
  * @wants:	what the MPI calls itself, one of these; others are skipped. None: any
  */
 struct mpi_test {
 	const char *purpose, *wants[2];
-	int ranks;
+	int ranks, threads;
 	size_t pool;
 	int (*run)(struct mpi_run *run);
 };

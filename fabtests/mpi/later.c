@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fi_p2p_mpi_later: requests that go through host memory, and what MPI says of errors. Each rank sends to itself: numbers from
+ * the host, which are received with gaps in each kind of memory.
+ */
+#include <pthread.h>
+#include <string.h>
+
+#include "mpi_test.h"
+
+#define NUMBERS 64
+/* Each number has a gap behind it */
+#define BYTES (2 * NUMBERS * sizeof(int))
+#define GAP 0x5a5a5a5a
+#define THREADS 6
+#define ROUNDS 1000
+
+/**
+ * struct place - where a thread receives.
+ * @addr:	BYTES of a kind of memory
+ * @type:	of all numbers there
+ */
+struct place {
+	const struct ft_buf *buf;
+	char *addr;
+	MPI_Datatype type;
+	int tag;
+};
+
+/* Fills it with gaps. */
+static int place_clear(const struct place *place)
+{
+	int numbers[2 * NUMBERS];
+
+	for (int i = 0; i < 2 * NUMBERS; i++)
+		numbers[i] = GAP;
+	return place->buf->ops->to(place->addr, numbers, BYTES);
+}
+
+static int place_check(const struct place *place, int expected, const char *what)
+{
+	int numbers[2 * NUMBERS];
+
+	FT_TRY(place->buf->ops->from(numbers, place->addr, BYTES));
+	for (int i = 0; i < 2 * NUMBERS; i++)
+		FT_CHECK(numbers[i] == (i % 2 ? GAP : expected), "%s: number %d is %x, not %x",
+			 what, i, numbers[i], i % 2 ? GAP : expected);
+	return 0;
+}
+
+static void place_expect(const struct place *place, MPI_Request *request)
+{
+	MPI_Irecv(place->addr, 1, place->type, 0, place->tag, MPI_COMM_SELF, request);
+}
+
+static void place_send(const struct place *place, int number)
+{
+	int numbers[NUMBERS];
+
+	for (int i = 0; i < NUMBERS; i++)
+		numbers[i] = number;
+	MPI_Send(numbers, NUMBERS, MPI_INT, 0, place->tag, MPI_COMM_SELF);
+}
+
+/* ---- threads, one of which gets the handles that MPI has from another one's requests ---- */
+
+static void *thread_main(void *arg)
+{
+	struct place place = *(struct place *) arg;
+	MPI_Request requests[2];
+	int plain;
+
+	for (int i = 0; i < ROUNDS; i++, place.addr += BYTES) {
+		place_expect(&place, &requests[0]);
+		MPI_Irecv(&plain, 1, MPI_INT, 0, THREADS + place.tag, MPI_COMM_SELF,
+			  &requests[1]);
+		place_send(&place, i);
+		MPI_Send(&i, 1, MPI_INT, 0, THREADS + place.tag, MPI_COMM_SELF);
+		if (i % 2)
+			MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+		MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+	}
+	return NULL;
+}
+
+/* The threads have no context of the GPU's. */
+static int threads(struct mpi_run *run, const struct place *first)
+{
+	struct place places[THREADS], place = *first;
+	pthread_t ids[THREADS];
+
+	if (run->threads < MPI_THREAD_MULTIPLE)
+		return 0;
+	for (int i = 0; i < THREADS * ROUNDS; i++, place.addr += BYTES)
+		FT_TRY(place_clear(&place));
+	for (int i = 0; i < THREADS; i++) {
+		places[i] = *first;
+		places[i].addr += (size_t) i * ROUNDS * BYTES;
+		places[i].tag = i;
+		pthread_create(&ids[i], NULL, thread_main, &places[i]);
+	}
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(ids[i], NULL);
+	place.addr = first->addr;
+	for (int i = 0; i < THREADS * ROUNDS; i++, place.addr += BYTES)
+		FT_TRY(place_check(&place, i % ROUNDS, "a thread's receive"));
+	return 0;
+}
+
+/* ---- calls that MPI refuses leave requests as they are ---- */
+
+static int refused(struct mpi_run *run, const struct place *place)
+{
+	MPI_Request request, wrong[2];
+	int index = -1, ended = -1, ret;
+
+	(void) run;
+	FT_TRY(place_clear(place));
+	place_expect(place, &request);
+	ret = MPI_Waitall(-1, &request, MPI_STATUSES_IGNORE);
+	FT_CHECK(ret != MPI_SUCCESS, "MPI_Waitall of -1 requests: no error");
+	ret = MPI_Waitall(2, NULL, MPI_STATUSES_IGNORE);
+	FT_CHECK(ret != MPI_SUCCESS, "MPI_Waitall of no list: no error");
+	wrong[0] = request;
+	memset(&wrong[1], 0, sizeof wrong[1]);
+	ret = MPI_Waitall(2, wrong, MPI_STATUSES_IGNORE);
+	FT_CHECK(ret != MPI_SUCCESS, "MPI_Waitall of what is no request: no error");
+	ret = MPI_Waitany(2, wrong, &index, MPI_STATUS_IGNORE);
+	FT_CHECK(ret != MPI_SUCCESS, "MPI_Waitany of what is no request: no error");
+	ret = MPI_Waitsome(2, wrong, &ended, &index, MPI_STATUSES_IGNORE);
+	FT_CHECK(ret != MPI_SUCCESS, "MPI_Waitsome of what is no request: no error");
+	place_send(place, 7);
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	return place_check(place, 7, "a receive after calls with wrong arguments");
+}
+
+/* ---- the test ---- */
+
+static const struct {
+	const char *name;
+	int (*run)(struct mpi_run *run, const struct place *place);
+} tests[] = {
+	{"threads", threads},
+	{"refused calls", refused},
+};
+
+static int run_all(struct mpi_run *run)
+{
+	struct place place = {.tag = 1};
+
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+	MPI_Type_vector(NUMBERS, 1, 2, MPI_INT, &place.type);
+	MPI_Type_commit(&place.type);
+	for (size_t i = 0; i < FT_COUNT(tests) * run->kinds; i++) {
+		place.buf = &run->pool[i % run->kinds].buf;
+		place.addr = place.buf->addr;
+		mpi_stage(run, "%s, memory %zu", tests[i / run->kinds].name, i % run->kinds);
+		FT_TRY(tests[i / run->kinds].run(run, &place));
+	}
+	MPI_Type_free(&place.type);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct mpi_test test = {
+		.purpose = "requests and errors, with libp2p-mpi",
+		.ranks = 1,
+		.threads = MPI_THREAD_MULTIPLE,
+		.pool = THREADS * ROUNDS * BYTES,
+		.wants = {"Open MPI"},
+		.run = run_all,
+	};
+
+	return mpi_test_main(&test, argc, argv);
+}
