@@ -152,20 +152,26 @@ static bool layout_packed(struct layout *layout, MPI_Datatype type, size_t size)
 	const size_t span = (size_t) (layout->high - layout->low);
 	unsigned char *memory = malloc(span), *packed = malloc(size);
 	MPI_Aint *places = calloc(size, sizeof *places);
-	bool fine = memory && packed && places;
+	MPI_Datatype own = MPI_DATATYPE_NULL;
+	/* parts of types need not be committed */
+	bool fine = memory && packed && places &&
+		    PMPI_Type_contiguous(1, type, &own) == MPI_SUCCESS &&
+		    PMPI_Type_commit(&own) == MPI_SUCCESS;
 
 	for (int shift = 0; fine && (span - 1) >> shift; shift += 8) {
 		int position = 0;
 
 		for (size_t i = 0; i < span; i++)
 			memory[i] = (unsigned char) (i >> shift);
-		fine = PMPI_Pack(memory - layout->low, 1, type, packed, (int) size, &position,
+		fine = PMPI_Pack(memory - layout->low, 1, own, packed, (int) size, &position,
 				 MPI_COMM_SELF) == MPI_SUCCESS;
 		for (size_t i = 0; i < size; i++)
 			places[i] |= (MPI_Aint) packed[i] << shift;
 	}
 	for (size_t i = 0; fine && i < size; i++)
 		fine = layout_run(layout, layout->low + places[i], 1);
+	if (own != MPI_DATATYPE_NULL)
+		PMPI_Type_free(&own);
 	free(memory);
 	free(packed);
 	free(places);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fi_p2p_mpi_later: requests that go through host memory, and what MPI says of errors. Each rank sends to itself: numbers from
- * the host, which are received with gaps in each kind of memory.
+ * fi_p2p_mpi_later: requests and datatypes that go through host memory, and what MPI says of errors. Each rank sends to
+ * itself: numbers from the host, which are received with gaps in each kind of memory.
  */
 #include <pthread.h>
 #include <string.h>
@@ -134,6 +134,42 @@ static int refused(struct mpi_run *run, const struct place *place)
 	return place_check(place, 7, "a receive after calls with wrong arguments");
 }
 
+/* ---- types that cannot be told by their parts ---- */
+
+/* One element of @type arrives as in host memory. */
+static int arrives(const struct place *place, MPI_Datatype type, const char *what)
+{
+	char sent[BYTES], expected[BYTES], found[BYTES];
+
+	for (size_t i = 0; i < BYTES; i++)
+		sent[i] = (char) i;
+	memset(expected, GAP & 0xff, BYTES);
+	MPI_Type_commit(&type);
+	MPI_Sendrecv(sent, 1, type, 0, 1, expected, 1, type, 0, 1, MPI_COMM_SELF,
+		     MPI_STATUS_IGNORE);
+	FT_TRY(place_clear(place));
+	MPI_Sendrecv(sent, 1, type, 0, 1, place->addr, 1, type, 0, 1, MPI_COMM_SELF,
+		     MPI_STATUS_IGNORE);
+	FT_TRY(place->buf->ops->from(found, place->addr, BYTES));
+	MPI_Type_free(&type);
+	FT_CHECK(!memcmp(found, expected, BYTES), "%s: other bytes than in host memory", what);
+	return 0;
+}
+
+/* Within another type, and not committed by itself */
+static int darray(struct mpi_run *run, const struct place *place)
+{
+	const int sizes[2] = {8, 8}, args[2] = {2, MPI_DISTRIBUTE_DFLT_DARG}, grid[2] = {2, 1},
+		  ways[2] = {MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_BLOCK};
+	MPI_Datatype part, type;
+
+	(void) run;
+	MPI_Type_create_darray(2, 0, 2, sizes, ways, args, grid, MPI_ORDER_C, MPI_INT, &part);
+	MPI_Type_create_resized(part, 0, BYTES, &type);
+	MPI_Type_free(&part);
+	return arrives(place, type, "part of an array");
+}
+
 /* ---- the test ---- */
 
 static const struct {
@@ -142,6 +178,7 @@ static const struct {
 } tests[] = {
 	{"threads", threads},
 	{"refused calls", refused},
+	{"part of an array", darray},
 };
 
 static int run_all(struct mpi_run *run)
@@ -165,7 +202,7 @@ static int run_all(struct mpi_run *run)
 int main(int argc, char **argv)
 {
 	static const struct mpi_test test = {
-		.purpose = "requests and errors, with libp2p-mpi",
+		.purpose = "requests, datatypes and errors, with libp2p-mpi",
 		.ranks = 1,
 		.threads = MPI_THREAD_MULTIPLE,
 		.pool = THREADS * ROUNDS * BYTES,
