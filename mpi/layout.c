@@ -234,12 +234,13 @@ static bool layout_of_types(struct layout *layout, MPI_Datatype type, struct lay
 	return fine;
 }
 
+/* Those that are made of no others are predefined: the ones of Fortran, too, which have combiners. */
 static void layout_free_type(MPI_Datatype type)
 {
-	int numbers, addresses, types, combiner = MPI_COMBINER_NAMED;
+	int numbers, addresses, types = 0, combiner;
 
 	PMPI_Type_get_envelope(type, &numbers, &addresses, &types, &combiner);
-	if (combiner != MPI_COMBINER_NAMED)
+	if (types > 0)
 		PMPI_Type_free(&type);
 }
 

@@ -117,6 +117,7 @@ static int refused(struct mpi_run *run, const struct place *place)
 	(void) run;
 	FT_TRY(place_clear(place));
 	place_expect(place, &request);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	ret = MPI_Waitall(-1, &request, MPI_STATUSES_IGNORE);
 	FT_CHECK(ret != MPI_SUCCESS, "MPI_Waitall of -1 requests: no error");
 	ret = MPI_Waitall(2, NULL, MPI_STATUSES_IGNORE);
@@ -129,6 +130,7 @@ static int refused(struct mpi_run *run, const struct place *place)
 	FT_CHECK(ret != MPI_SUCCESS, "MPI_Waitany of what is no request: no error");
 	ret = MPI_Waitsome(2, wrong, &ended, &index, MPI_STATUSES_IGNORE);
 	FT_CHECK(ret != MPI_SUCCESS, "MPI_Waitsome of what is no request: no error");
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 	place_send(place, 7);
 	MPI_Wait(&request, MPI_STATUS_IGNORE);
 	return place_check(place, 7, "a receive after calls with wrong arguments");
@@ -170,6 +172,16 @@ static int darray(struct mpi_run *run, const struct place *place)
 	return arrives(place, type, "part of an array");
 }
 
+static int fortran(struct mpi_run *run, const struct place *place)
+{
+	MPI_Datatype part, type;
+
+	(void) run;
+	MPI_Type_create_f90_real(6, MPI_UNDEFINED, &part);
+	MPI_Type_vector(NUMBERS / 2, 1, 3, part, &type);
+	return arrives(place, type, "a type of Fortran's");
+}
+
 /* ---- the test ---- */
 
 static const struct {
@@ -179,14 +191,13 @@ static const struct {
 	{"threads", threads},
 	{"refused calls", refused},
 	{"part of an array", darray},
+	{"types of Fortran's", fortran},
 };
 
 static int run_all(struct mpi_run *run)
 {
 	struct place place = {.tag = 1};
 
-	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
 	MPI_Type_vector(NUMBERS, 1, 2, MPI_INT, &place.type);
 	MPI_Type_commit(&place.type);
 	for (size_t i = 0; i < FT_COUNT(tests) * run->kinds; i++) {
