@@ -60,6 +60,7 @@ static bool layout_run(struct layout *layout, MPI_Aint at, size_t len)
 static bool layout_elements(struct layout *layout, const struct layout *part, MPI_Aint at,
 			    size_t count)
 {
+	layout->shifted |= part->shifted || (part->count && part->runs[0].at != 0);
 	if (part->count == 1 && layout_dense(part))
 		return layout_run(layout, at + part->runs[0].at, count * part->runs[0].len);
 	for (size_t i = 0; i < count; i++) {

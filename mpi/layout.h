@@ -18,9 +18,11 @@ struct layout_run {
  * @runs:	its bytes, in the order of the type's signature; neighbours are one
  * @extent:	from an element to the next one
  * @low, @high:	the first byte, and the one behind the last
+ * @shifted:	it has parts that do not begin with their data: the MPI may pack it even if there are no gaps
  */
 struct layout {
 	int refs;
+	bool shifted;
 	size_t count, room;
 	struct layout_run *runs;
 	MPI_Aint extent, low, high;

@@ -36,10 +36,10 @@ static bool mirror_bounds(struct mirror *mirror)
 	return true;
 }
 
-/* One run of neighbours, in the order of the signature */
+/* One run of neighbours, in the order of the signature, and MPI knows that */
 static bool mirror_gapless(const struct mirror *mirror)
 {
-	return mirror->count == 1 &&
+	return mirror->count == 1 && !mirror->parts[0].layout->shifted &&
 	       (layout_dense(mirror->parts[0].layout) ||
 		(mirror->parts[0].count == 1 && mirror->parts[0].layout->count == 1));
 }
