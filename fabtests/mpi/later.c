@@ -136,6 +136,20 @@ static int refused(struct mpi_run *run, const struct place *place)
 	return place_check(place, 7, "a receive after calls with wrong arguments");
 }
 
+/* ---- nobody's messages: nothing is looked at ---- */
+
+static int nobody(struct mpi_run *run, const struct place *place)
+{
+	const int none = MPI_PROC_NULL;
+	char *end = place->buf->addr + place->buf->size - 8;
+
+	(void) run;
+	MPI_Send(end, 1, place->type, none, 1, MPI_COMM_SELF);
+	MPI_Sendrecv(end, 1, place->type, none, 1, end, 1, place->type, none, 1, MPI_COMM_SELF,
+		     MPI_STATUS_IGNORE);
+	return 0;
+}
+
 /* ---- types that cannot be told by their parts ---- */
 
 /* One element of @type arrives as in host memory, and leaves again. */
@@ -205,8 +219,11 @@ static const struct {
 	const char *name;
 	int (*run)(struct mpi_run *run, const struct place *place);
 } tests[] = {
-	{"threads", threads},         {"refused calls", refused},
-	{"part of an array", darray}, {"types of Fortran's", fortran},
+	{"threads", threads},
+	{"refused calls", refused},
+	{"nobody's messages", nobody},
+	{"part of an array", darray},
+	{"types of Fortran's", fortran},
 	{"shifted parts", shifted},
 };
 
