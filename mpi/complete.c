@@ -148,8 +148,10 @@ WRAPPER(Startall, (int count, MPI_Request requests[]))
 		if (!complete_begin())                                                         \
 			return real(__VA_ARGS__);                                              \
 		const MPI_Win handle = win;                                                    \
+		const uint64_t until = later_number();                                         \
 		ret = real(__VA_ARGS__);                                                       \
-		return complete_end(later_window_ended(handle, target, ret, &why), why);       \
+		return complete_end(later_window_ended(handle, target, until, ret, &why),      \
+				    why);                                                      \
 	}
 
 WINDOW(Win_fence, (int assert, MPI_Win win), (int, MPI_Win), win, LATER_ALL, assert, win)

@@ -14,6 +14,7 @@ enum later_kind { LATER_REQUEST, LATER_WINDOW, LATER_FILE };
 /**
  * struct later - one of them.
  * @handle:	what ends it: the bytes of MPI's handle
+ * @number:	that of an earlier one is less
  * @target:	of a window
  * @active:	MPI has begun, and the application has not seen the end
  * @given_up:	the application has freed the request
@@ -22,7 +23,7 @@ enum later_kind { LATER_REQUEST, LATER_WINDOW, LATER_FILE };
 struct later {
 	LIST_ENTRY(later) entry;
 	enum later_kind kind;
-	uint64_t handle;
+	uint64_t handle, number;
 	MPI_Request request;
 	int target, index;
 	bool persistent, active, given_up;
@@ -34,6 +35,7 @@ static struct {
 	pthread_mutex_t lock;
 	struct later_list buckets[LATER_BUCKETS];
 	size_t count, given_up;
+	uint64_t number;
 } later_table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 bool later_any(void)
@@ -71,6 +73,7 @@ static bool later_add(struct call *call, enum later_kind kind, uint64_t handle,
 	memcpy(later->mirrors, call->mirrors, sizeof later->mirrors);
 	call->count = 0;
 	pthread_mutex_lock(&later_table.lock);
+	later->number = ++later_table.number;
 	LIST_INSERT_HEAD(later_bucket(handle), later, entry);
 	__atomic_add_fetch(&later_table.count, 1, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&later_table.lock);
@@ -96,30 +99,29 @@ bool later_file(struct call *call, MPI_File file)
 	return later_add(call, LATER_FILE, LATER_HANDLE(file), &(struct later){.active = true});
 }
 
-/* One of that handle, or NULL; @take: out of the table. The lock is held. */
+/* One of that handle, or NULL; @until: its number, at most; @take: out of the table. The lock is held. */
 static struct later *later_find_locked(enum later_kind kind, uint64_t handle, int target,
-				       bool take)
+				       uint64_t until, bool take)
 {
 	struct later *later;
 
 	LIST_FOREACH(later, later_bucket(handle), entry) {
-		if (later->kind == kind && later->handle == handle && !later->given_up &&
-		    (target == LATER_ALL || later->target == target))
+		if (later->kind == kind && later->handle == handle && later->number <= until &&
+		    !later->given_up && (target == LATER_ALL || later->target == target))
 			break;
 	}
-	if (later && take) {
+	if (later && take)
 		LIST_REMOVE(later, entry);
-		__atomic_sub_fetch(&later_table.count, 1, __ATOMIC_RELEASE);
-	}
 	return later;
 }
 
-static struct later *later_find(enum later_kind kind, uint64_t handle, int target, bool take)
+static struct later *later_find(MPI_Request request)
 {
 	struct later *later;
 
 	pthread_mutex_lock(&later_table.lock);
-	later = later_find_locked(kind, handle, target, take);
+	later = later_find_locked(LATER_REQUEST, LATER_HANDLE(request), LATER_ALL, UINT64_MAX,
+				  false);
 	pthread_mutex_unlock(&later_table.lock);
 	return later;
 }
@@ -139,6 +141,7 @@ static void later_free(struct later *later)
 	for (int i = 0; i < later->count; i++)
 		mirror_free(later->mirrors[i]);
 	free(later);
+	__atomic_sub_fetch(&later_table.count, 1, __ATOMIC_RELEASE);
 }
 
 void later_take(struct later_list *taken, int count, const MPI_Request requests[])
@@ -148,7 +151,7 @@ void later_take(struct later_list *taken, int count, const MPI_Request requests[
 	for (int i = 0; requests && i < count; i++) {
 		struct later *later =
 			later_find_locked(LATER_REQUEST, LATER_HANDLE(requests[i]), LATER_ALL,
-					  false);
+					  UINT64_MAX, false);
 
 		if (!later)
 			continue;
@@ -186,7 +189,6 @@ int later_give_back(struct later_list *taken, const MPI_Request requests[], int 
 		}
 		LIST_REMOVE(later, entry);
 		if (ended && !later->persistent) {
-			__atomic_sub_fetch(&later_table.count, 1, __ATOMIC_RELEASE);
 			later_free(later);
 			continue;
 		}
@@ -199,16 +201,14 @@ int later_give_back(struct later_list *taken, const MPI_Request requests[], int 
 
 int later_seen(MPI_Request request, const char **why)
 {
-	struct later *later =
-		later_find(LATER_REQUEST, LATER_HANDLE(request), LATER_ALL, false);
+	struct later *later = later_find(request);
 
 	return later ? later_drain(later, MPI_SUCCESS, why) : MPI_SUCCESS;
 }
 
 int later_start(MPI_Request request, const char **why)
 {
-	struct later *later =
-		later_find(LATER_REQUEST, LATER_HANDLE(request), LATER_ALL, false);
+	struct later *later = later_find(request);
 	int ret = MPI_SUCCESS;
 
 	for (int i = 0; later && i < later->count && ret == MPI_SUCCESS; i++)
@@ -218,26 +218,45 @@ int later_start(MPI_Request request, const char **why)
 	return ret;
 }
 
-static int later_all_ended(enum later_kind kind, uint64_t handle, int target, int ret,
-			   const char **why)
+uint64_t later_number(void)
 {
+	uint64_t number;
+
+	pthread_mutex_lock(&later_table.lock);
+	number = later_table.number;
+	pthread_mutex_unlock(&later_table.lock);
+	return number;
+}
+
+static int later_all_ended(enum later_kind kind, uint64_t handle, int target, uint64_t until,
+			   int ret, const char **why)
+{
+	/* a thread that finds none waits for one that has just taken them */
+	static pthread_mutex_t ends = PTHREAD_MUTEX_INITIALIZER;
 	struct later *later;
 
-	while ((later = later_find(kind, handle, target, true))) {
-		ret = later_drain(later, ret, why);
-		later_free(later);
-	}
+	pthread_mutex_lock(&ends);
+	do {
+		pthread_mutex_lock(&later_table.lock);
+		later = later_find_locked(kind, handle, target, until, true);
+		pthread_mutex_unlock(&later_table.lock);
+		if (later) {
+			ret = later_drain(later, ret, why);
+			later_free(later);
+		}
+	} while (later);
+	pthread_mutex_unlock(&ends);
 	return ret;
 }
 
-int later_window_ended(MPI_Win win, int target, int ret, const char **why)
+int later_window_ended(MPI_Win win, int target, uint64_t until, int ret, const char **why)
 {
-	return later_all_ended(LATER_WINDOW, LATER_HANDLE(win), target, ret, why);
+	return later_all_ended(LATER_WINDOW, LATER_HANDLE(win), target, until, ret, why);
 }
 
 int later_file_ended(MPI_File file, int ret, const char **why)
 {
-	return later_all_ended(LATER_FILE, LATER_HANDLE(file), LATER_ALL, ret, why);
+	return later_all_ended(LATER_FILE, LATER_HANDLE(file), LATER_ALL, UINT64_MAX, ret, why);
 }
 
 /* ---- requests that are given up ---- */
@@ -248,13 +267,15 @@ bool later_give_up(MPI_Request request)
 	bool free_now = true;
 
 	pthread_mutex_lock(&later_table.lock);
-	later = later_find_locked(LATER_REQUEST, LATER_HANDLE(request), LATER_ALL, false);
+	later = later_find_locked(LATER_REQUEST, LATER_HANDLE(request), LATER_ALL, UINT64_MAX,
+				  false);
 	if (later && later->active) {
 		later->given_up = true;
 		later_table.given_up++;
 		free_now = false;
 	} else if (later) {
-		later_find_locked(LATER_REQUEST, LATER_HANDLE(request), LATER_ALL, true);
+		later_find_locked(LATER_REQUEST, LATER_HANDLE(request), LATER_ALL, UINT64_MAX,
+				  true);
 	}
 	pthread_mutex_unlock(&later_table.lock);
 	if (later && free_now)
@@ -285,7 +306,6 @@ static struct later *later_given_up(bool wait)
 	if (later) {
 		LIST_REMOVE(later, entry);
 		later_table.given_up--;
-		__atomic_sub_fetch(&later_table.count, 1, __ATOMIC_RELEASE);
 	}
 	pthread_mutex_unlock(&later_table.lock);
 	return later;

@@ -9,6 +9,7 @@
 
 #include <mpi.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/queue.h>
 
 #include "call.h"
@@ -49,8 +50,13 @@ bool later_give_up(MPI_Request request);
 /* @wait: until all such have ended */
 void later_poll(bool wait);
 
-/* Operations on a window to @target, or the split collective of a file, have ended with @ret. As later_give_back() */
-int later_window_ended(MPI_Win win, int target, int ret, const char **why);
+/* The number of the latest one */
+uint64_t later_number(void);
+/*
+ * Operations on a window to @target have ended with @ret, up to the number @until: threads may have begun others since. Or
+ * the split collective of a file has. As later_give_back()
+ */
+int later_window_ended(MPI_Win win, int target, uint64_t until, int ret, const char **why);
 int later_file_ended(MPI_File file, int ret, const char **why);
 
 #endif /* P2P_MPI_LATER_H */
