@@ -7,6 +7,7 @@
 #ifndef P2P_MPI_LATER_H
 #define P2P_MPI_LATER_H
 
+#include <limits.h>
 #include <mpi.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,8 +15,8 @@
 
 #include "call.h"
 
-/* To all targets of a window */
-#define LATER_ALL (-1)
+/* To all targets of a window: no rank, nor MPI_PROC_NULL, which MPICH has at -1 */
+#define LATER_ALL INT_MIN
 
 LIST_HEAD(later_list, later);
 
