@@ -83,7 +83,7 @@ size_t call_sum(const int counts[], size_t count);
  */
 int call_error(struct call *call);
 int call_ready(struct call *call);
-/* Tells the world's error handler @why, unless that is NULL, and returns the code, else @ret */
+/* With @why: tells that to MPI_COMM_WORLD's error handler, and returns its code. Else returns @ret. */
 int call_told(int ret, const char *why);
 
 /* These end a wrapper, and return what it returns. @ret: what MPI has returned */

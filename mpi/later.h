@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * Calls that MPI goes on with when they have returned: their mirrors wait here for what ends them. That is a request, the
- * synchronisation of a window, or the end of a file's split collective. A request that MPI knows and one that has
- * mirrors are the same to the application, and may be mixed.
+ * synchronisation of a window, or the end of a file's split collective. To the application, requests with and without
+ * mirrors are the same, and may be mixed.
  */
 #ifndef P2P_MPI_LATER_H
 #define P2P_MPI_LATER_H
@@ -34,8 +34,8 @@ bool later_any(void);
  */
 void later_take(struct later_list *taken, int count, const MPI_Request requests[]);
 /*
- * MPI has returned @ret. What has ended is copied to the GPU; what goes on, and what is persistent, is given back. Returns
- * @ret, or an error of the copies, with @why.
+ * MPI has returned @ret. What has ended is copied to the GPU, with or without an error; what goes on, and what is
+ * persistent, is given back. Returns @ret, or an error of the copies, with @why.
  */
 int later_give_back(struct later_list *taken, const MPI_Request requests[], int ret,
 		    const char **why);
