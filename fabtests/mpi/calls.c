@@ -316,17 +316,18 @@ static struct blocks blocks_from(const struct twin *t)
 static void do_gatherv(struct twin *t)
 {
 	struct blocks blocks = blocks_of(t);
+	const int *counts = t->rank == t->ranks - 1 ? blocks.counts : NULL;
 
-	DO(t, Gatherv, Igatherv, t->in, t->n - t->rank, t->type, t->out, blocks.counts,
-	   blocks.displs, t->type, t->ranks - 1, t->comm);
+	DO(t, Gatherv, Igatherv, t->in, t->n - t->rank, t->type, t->out, counts, blocks.displs,
+	   t->type, t->ranks - 1, t->comm);
 }
 
 static void do_scatterv(struct twin *t)
 {
 	struct blocks blocks = blocks_of(t);
 
-	DO(t, Scatterv, Iscatterv, t->in, blocks.counts, blocks.displs, t->type, t->out,
-	   t->n - t->rank, t->type, 0, t->comm);
+	DO(t, Scatterv, Iscatterv, t->in, t->rank ? NULL : blocks.counts, blocks.displs,
+	   t->type, t->out, t->n - t->rank, t->type, 0, t->comm);
 }
 
 static void do_allgatherv(struct twin *t)
