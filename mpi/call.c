@@ -383,6 +383,13 @@ int call_split(struct call *call, int ret, MPI_File file)
 	return call_end(call, ret);
 }
 
+int call_attach(struct call *call, int ret)
+{
+	if (ret == MPI_SUCCESS && call->count && !later_attached(call))
+		ret = call_forgotten(call);
+	return call_end(call, ret);
+}
+
 int call_split_end(MPI_File file, int ret)
 {
 	const char *why = NULL;

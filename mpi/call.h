@@ -92,6 +92,7 @@ int call_keep(struct call *call, int ret, const MPI_Request *request);
 int call_persist(struct call *call, int ret, const MPI_Request *request);
 int call_window(struct call *call, int ret, MPI_Win win, int target);
 int call_split(struct call *call, int ret, MPI_File file);
+int call_attach(struct call *call, int ret);
 
 /* A split collective of @file has ended with @ret. */
 int call_split_end(MPI_File file, int ret);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The calls that begin requests again and end them, and that synchronise windows. MPI ends requests; then what they have
- * brought is copied to the GPU (later.h). As long as nothing waits for that they cost one load.
+ * The calls that begin requests again and end them, that synchronise windows, and that detach a buffer. MPI ends requests;
+ * then what they have brought is copied to the GPU (later.h). As long as nothing waits for that they cost one load.
  */
 #include "call.h"
 #include "later.h"
@@ -163,6 +163,23 @@ WINDOW(Win_flush_all, (MPI_Win win), (MPI_Win), win, LATER_ALL, win)
 WINDOW(Win_flush_local, (int rank, MPI_Win win), (int, MPI_Win), win, rank, rank, win)
 WINDOW(Win_flush_local_all, (MPI_Win win), (MPI_Win), win, LATER_ALL, win)
 WINDOW(Win_free, (MPI_Win * win), (MPI_Win *), *win, LATER_ALL, win)
+
+/* ---- the buffer of MPI_Bsend ---- */
+
+WRAPPER(Buffer_detach, (void *buf, int *size))
+{
+	REAL(Buffer_detach, (void *, int *) );
+	void *attached;
+	int ret;
+
+	if (!complete_begin())
+		return real(buf, size);
+	ret = real(buf, size);
+	attached = ret == MPI_SUCCESS ? later_detached() : NULL;
+	if (attached)
+		*(void **) buf = attached;
+	return complete_end(ret, NULL);
+}
 
 /* ---- the end ---- */
 

@@ -9,7 +9,7 @@
 
 #define LATER_BUCKETS 256
 
-enum later_kind { LATER_REQUEST, LATER_WINDOW, LATER_FILE };
+enum later_kind { LATER_REQUEST, LATER_WINDOW, LATER_FILE, LATER_ATTACHED };
 
 /**
  * struct later - one of them.
@@ -97,6 +97,11 @@ bool later_window(struct call *call, MPI_Win win, int target)
 bool later_file(struct call *call, MPI_File file)
 {
 	return later_add(call, LATER_FILE, LATER_HANDLE(file), &(struct later){.active = true});
+}
+
+bool later_attached(struct call *call)
+{
+	return later_add(call, LATER_ATTACHED, 0, &(struct later){.active = false});
 }
 
 /* One of that handle, or NULL; @until: its number, at most; @take: out of the table. The lock is held. */
@@ -257,6 +262,20 @@ int later_window_ended(MPI_Win win, int target, uint64_t until, int ret, const c
 int later_file_ended(MPI_File file, int ret, const char **why)
 {
 	return later_all_ended(LATER_FILE, LATER_HANDLE(file), LATER_ALL, UINT64_MAX, ret, why);
+}
+
+void *later_detached(void)
+{
+	struct later *later;
+	void *buf;
+
+	pthread_mutex_lock(&later_table.lock);
+	later = later_find_locked(LATER_ATTACHED, 0, LATER_ALL, UINT64_MAX, true);
+	pthread_mutex_unlock(&later_table.lock);
+	buf = later ? later->mirrors[0]->buf : NULL;
+	if (later)
+		later_free(later);
+	return buf;
 }
 
 /* ---- requests that are given up ---- */

@@ -24,6 +24,7 @@ LIST_HEAD(later_list, later);
 bool later_request(struct call *call, MPI_Request request, bool persistent);
 bool later_window(struct call *call, MPI_Win win, int target);
 bool later_file(struct call *call, MPI_File file);
+bool later_attached(struct call *call);
 
 /* Is there anything at all? One load. */
 bool later_any(void);
@@ -59,5 +60,8 @@ uint64_t later_number(void);
  */
 int later_window_ended(MPI_Win win, int target, uint64_t until, int ret, const char **why);
 int later_file_ended(MPI_File file, int ret, const char **why);
+
+/* The buffer of MPI_Bsend has been detached: the one that the application gave, or NULL if that has no mirror */
+void *later_detached(void);
 
 #endif /* P2P_MPI_LATER_H */
