@@ -33,6 +33,17 @@ static void call_init(void)
 	call_wanted = true;
 }
 
+bool call_wants(void)
+{
+	pthread_once(&call_once, call_init);
+	return call_wanted;
+}
+
+bool call_reports(void)
+{
+	return call_wants() && conf.mpi == CONF_MPI_REPORT;
+}
+
 bool call_enter(void)
 {
 	if (call_within)
@@ -46,12 +57,12 @@ void call_leave(void)
 	call_within = false;
 }
 
-bool call_open(struct call *call, struct call_reporter reporter)
+bool call_open(struct call *call, unsigned int number, struct call_reporter reporter)
 {
 	pthread_once(&call_once, call_init);
 	if (!call_wanted || !dev_active() || !call_enter())
 		return false;
-	*call = (struct call){.reporter = reporter};
+	*call = (struct call){.number = number, .reporter = reporter};
 	return true;
 }
 
@@ -84,10 +95,15 @@ static void call_parts(struct call *call, int access, void **buf, struct mirror_
 {
 	struct mirror *mirror;
 	const char *why = NULL;
-	int ret = mirror_make(&mirror, *buf, parts, count, access & CALL_DIRECT, &why);
+	size_t bytes;
+	int ret = mirror_make(&mirror, *buf, parts, count, access & CALL_DIRECT, &bytes, &why);
 
 	if (ret != MPI_SUCCESS)
 		call_fail(call, ret, why);
+	if (bytes) {
+		report_count(call->number, !call->gpu, mirror != NULL, bytes);
+		call->gpu = true;
+	}
 	if (!mirror)
 		return;
 	mirror->reads = access & CALL_READ || call->in_place;

@@ -12,6 +12,7 @@
 #include <stddef.h>
 
 #include "mirror.h"
+#include "report.h"
 
 #define CALL_PUBLIC __attribute__((visibility("default")))
 
@@ -31,13 +32,17 @@
 
 /**
  * struct call - a call that is open.
+ * @number:	which one it is, of report_names
  * @mirrors:	what its buffers were replaced by
+ * @gpu:	it had a buffer of a GPU's
  * @error:	the first thing that went wrong: MPI_SUCCESS, or an error class
  * @why:	what that was
  * @in_place:	one of its buffers was MPI_IN_PLACE
  * @reporter:	what has the error handler
  */
 struct call {
+	unsigned int number;
+	bool gpu;
 	struct mirror *mirrors[CALL_BUFFERS];
 	int count;
 	int error;
@@ -58,7 +63,7 @@ struct call {
 void *call_symbol(const char *name);
 
 /* Begins a call. False: nothing is to be done, and the wrapper calls MPI. */
-bool call_open(struct call *call, struct call_reporter reporter);
+bool call_open(struct call *call, unsigned int number, struct call_reporter reporter);
 
 /* These name a buffer, and replace it if need be. Shapes are those of calls.txt. */
 void call_block(struct call *call, int access, void **buf, size_t count, MPI_Datatype type);
@@ -96,6 +101,10 @@ int call_attach(struct call *call, int ret);
 
 /* A split collective of @file has ended with @ret. */
 int call_split_end(MPI_File file, int ret);
+
+/* Does the user want the library? And a report? */
+bool call_wants(void);
+bool call_reports(void);
 
 /* Calls from within MPI are let through from here to call_leave(). False: this is one */
 bool call_enter(void);

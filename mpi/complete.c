@@ -5,6 +5,7 @@
  */
 #include "call.h"
 #include "later.h"
+#include "report.h"
 
 /* Defines MPI_@name and PMPI_@name, and says MPI's own @real */
 #define WRAPPER(name, declared)                                                                \
@@ -181,14 +182,22 @@ WRAPPER(Buffer_detach, (void *buf, int *size))
 	return complete_end(ret, NULL);
 }
 
-/* ---- the end ---- */
+/* ---- the answer to programs that ask, and the end ---- */
+
+/* Programs that ask take the other way if the answer is no. Open MPI declares it in mpi-ext.h. */
+CALL_PUBLIC int MPIX_Query_cuda_support(void);
+CALL_PUBLIC int MPIX_Query_cuda_support(void)
+{
+	return call_wants();
+}
 
 WRAPPER(Finalize, (void) )
 {
 	REAL(Finalize, (void) );
 
-	if (later_any() && call_enter()) {
+	if (call_enter()) {
 		later_poll(true);
+		report_print();
 		call_leave();
 	}
 	return real();

@@ -39,6 +39,7 @@ static bool layout_run(struct layout *layout, MPI_Aint at, size_t len)
 
 	if (len == 0)
 		return true;
+	layout->size += len;
 	if (last && last->at + (MPI_Aint) last->len == at) {
 		last->len += len;
 		return true;

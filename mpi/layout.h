@@ -16,6 +16,7 @@ struct layout_run {
  * struct layout - of one element of a type.
  * @refs:	who has it
  * @runs:	its bytes, in the order of the type's signature; neighbours are one
+ * @size:	how many bytes they are
  * @extent:	from an element to the next one
  * @low, @high:	the first byte, and the one behind the last
  * @shifted:	it has parts that do not begin with their data: the MPI may pack it even if there are no gaps
@@ -23,7 +24,7 @@ struct layout_run {
 struct layout {
 	int refs;
 	bool shifted;
-	size_t count, room;
+	size_t count, room, size;
 	struct layout_run *runs;
 	MPI_Aint extent, low, high;
 };

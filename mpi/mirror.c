@@ -173,12 +173,13 @@ int mirror_drain(struct mirror *mirror, const char **why)
 /* ---- a mirror ---- */
 
 int mirror_make(struct mirror **result, void *buf, struct mirror_part *parts, size_t count,
-		bool direct, const char **why)
+		bool direct, size_t *bytes, const char **why)
 {
 	struct mirror *mirror = calloc(1, sizeof *mirror);
 	int ret = MPI_SUCCESS, found = 0;
 
 	*result = NULL;
+	*bytes = 0;
 	if (!mirror) {
 		for (size_t i = 0; i < count; i++)
 			layout_put(parts[i].layout);
@@ -196,6 +197,8 @@ int mirror_make(struct mirror **result, void *buf, struct mirror_part *parts, si
 		found = mirror_find(mirror, why);
 		ret = found < 0 ? MPI_ERR_BUFFER : MPI_SUCCESS;
 	}
+	for (size_t i = 0; found > 0 && i < count; i++)
+		*bytes += parts[i].count * parts[i].layout->size;
 	if (found > 0 && !(direct && mirror_gapless(mirror)))
 		ret = lane_memory(&mirror->mem, (size_t) (mirror->high - mirror->low),
 				  &mirror->host, why);

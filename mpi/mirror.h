@@ -40,10 +40,10 @@ struct mirror {
 
 /*
  * Looks whether the buffer of these parts is a GPU's, and makes a mirror if it is: else *@mirror is NULL. It takes @parts,
- * which were allocated. @direct: not if the data has no gaps
+ * which were allocated. @direct: not if the data has no gaps. @bytes: how many a GPU has
  */
 int mirror_make(struct mirror **mirror, void *buf, struct mirror_part *parts, size_t count,
-		bool direct, const char **why);
+		bool direct, size_t *bytes, const char **why);
 void mirror_free(struct mirror *mirror);
 
 /* Copies what MPI is about to read. */

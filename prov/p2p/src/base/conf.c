@@ -33,7 +33,7 @@ struct conf conf = {
 	.rocm = true,
 	.gdrcopy = false,
 	.sync_memops = true,
-	.mpi = true,
+	.mpi = CONF_MPI_YES,
 	.cuda_api = CONF_API_STRICT,
 	.proxy_spin_us = 100000,
 	.proxy_cpus = "auto",
@@ -45,6 +45,7 @@ static int conf_error;
 
 static const char *const conf_paths[] = {"auto", "peer", "ipc", "stage", NULL};
 static const char *const conf_apis[] = {"strict", "async", NULL};
+static const char *const conf_mpis[] = {"no", "yes", "report", NULL};
 static const char *const conf_stats[] = {"no", "yes", "json", NULL};
 static const char *const conf_pins[] = {"auto", "dmabuf", "peermem", "none", NULL};
 
@@ -127,8 +128,8 @@ static const struct conf_param {
 	{"p2p_sync_memops", .flag = &conf.sync_memops,
 	 .help = "CUDA contexts get the flag CU_CTX_SYNC_MEMOPS, so that what a synchronous copy has written to "
 		 "virtual memory, or to a pool's, is in messages that are sent behind it (default: yes)"},
-	{"p2p_mpi", .flag = &conf.mpi,
-	 .help = "libp2p-mpi has all calls of MPI take GPU buffers (default: yes)"},
+	{"p2p_mpi", .choice = &conf.mpi, .words = conf_mpis,
+	 .help = "libp2p-mpi has all calls of MPI take GPU buffers, and report tells at the end by which way (default: yes)"},
 	{"p2p_cuda_api", .choice = &conf.cuda_api, .words = conf_apis,
 	 .help = "What FI_OPT_CUDA_API_PERMITTED=false, the option of an endpoint, leads to: strict "
 		 "(an error, since device memory is copied by CUDA) or async (success, since no call "

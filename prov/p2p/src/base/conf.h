@@ -34,6 +34,9 @@ enum conf_api {
 	CONF_API_ASYNC   /* that none waits for a kernel */
 };
 
+/* Does libp2p-mpi look at calls, and does it tell at the end what it has done? */
+enum conf_mpi { CONF_MPI_NO, CONF_MPI_YES, CONF_MPI_REPORT };
+
 /* What an endpoint prints when it is closed */
 enum conf_stats {
 	CONF_STATS_NO,
@@ -60,7 +63,7 @@ struct conf {
 	bool rocm;              /* FI_P2P_ROCM */
 	bool gdrcopy;           /* FI_P2P_GDRCOPY */
 	bool sync_memops;       /* FI_P2P_SYNC_MEMOPS */
-	bool mpi;               /* FI_P2P_MPI */
+	unsigned int mpi;       /* FI_P2P_MPI: enum conf_mpi */
 	unsigned int cuda_api;  /* FI_P2P_CUDA_API: enum conf_api */
 	size_t proxy_spin_us;   /* FI_P2P_PROXY_SPIN_US */
 	const char *proxy_cpus; /* FI_P2P_PROXY_CPUS */

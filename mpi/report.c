@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Counts calls, and prints the table. See report.h. */
+#include "report.h"
+
+#include <mpi.h>
+#include <stdio.h>
+
+#include "base/conf.h"
+#include "call.h"
+
+void report_count(unsigned int number, bool first, bool by_host, size_t bytes)
+{
+	struct report_count *count = &report_counts[number];
+
+	__atomic_fetch_add(&count->calls, first, __ATOMIC_RELAXED);
+	__atomic_fetch_add(by_host ? &count->by_host : &count->as_they_are, bytes,
+			   __ATOMIC_RELAXED);
+}
+
+/* Bytes with three digits, as "12.3 MB" */
+static const char *report_bytes(uint64_t bytes, char text[16])
+{
+	static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+	double value = (double) bytes;
+	int unit = 0;
+
+	for (; value >= 999.5; unit++)
+		value /= 1000;
+	snprintf(text, 16, "%.*f %s", unit && value < 99.95 ? 1 : 0, value, units[unit]);
+	return bytes ? text : "-";
+}
+
+static void report_table(const struct report_count *sums, int ranks)
+{
+	char as_they_are[16], by_host[16];
+	unsigned int lines = 0;
+
+	fprintf(stderr, "libp2p-mpi: calls with GPU buffers, of %d ranks\n", ranks);
+	for (unsigned int i = 0; i < report_calls; i++) {
+		if (!sums[i].calls)
+			continue;
+		if (!lines++)
+			fprintf(stderr, "%-28s %12s %12s %12s\n", "call", "times",
+				"as they are", "by the host");
+		fprintf(stderr, "MPI_%-24s %12llu %12s %12s\n", report_names[i],
+			(unsigned long long) sums[i].calls,
+			report_bytes(sums[i].as_they_are, as_they_are),
+			report_bytes(sums[i].by_host, by_host));
+	}
+	fputs(lines ? "By the host: through a copy in host memory. Messages without gaps go as they are: "
+		      "docs/mpi.md says which.\n"
+		    : "There were none.\n",
+	      stderr);
+}
+
+void report_print(void)
+{
+	const int numbers = (int) (report_calls * sizeof report_counts[0] / sizeof(uint64_t));
+	int rank = 0, ranks = 1;
+
+	if (!call_reports())
+		return;
+	PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	PMPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	PMPI_Reduce(rank == 0 ? MPI_IN_PLACE : report_counts, report_counts, numbers,
+		    MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
+	if (rank == 0)
+		report_table(report_counts, ranks);
+}
