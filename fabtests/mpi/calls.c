@@ -525,12 +525,12 @@ static void do_pack_there(struct twin *t)
 
 static void do_window(struct twin *t)
 {
-	const size_t len = (size_t) t->ranks * t->bytes;
-	char *memory = calloc(1, len);
-	MPI_Win win;
 	MPI_Request request;
+	MPI_Win win;
+	char *memory = mpi_window((size_t) t->ranks * t->bytes, &win);
 
-	MPI_Win_create(memory, (MPI_Aint) len, 1, MPI_INFO_NULL, t->comm, &win);
+	if (!memory)
+		return;
 	MPI_Win_fence(0, win);
 	MPI_Put(t->in, t->n, t->type, t->next, (MPI_Aint) ((size_t) t->rank * t->bytes), t->n,
 		t->type, win);

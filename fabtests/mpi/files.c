@@ -157,11 +157,12 @@ static void split_ordered(struct work *w)
 
 static void by_request(struct work *w)
 {
-	char *memory = calloc(1, ROOM);
 	MPI_Request request;
 	MPI_Win win;
+	char *memory = mpi_window(ROOM, &win);
 
-	MPI_Win_create(memory, ROOM, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+	if (!memory)
+		return;
 	MPI_Win_lock_all(0, win);
 	MPI_Raccumulate(w->in, COUNT, MPI_INT, w->next, 0, COUNT, MPI_INT, MPI_SUM, win,
 			&request);

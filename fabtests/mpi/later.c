@@ -250,7 +250,7 @@ int main(int argc, char **argv)
 		.ranks = 1,
 		.threads = MPI_THREAD_MULTIPLE,
 		.pool = THREADS * ROUNDS * BYTES,
-		.wants = {"Open MPI"},
+		.wants = {"Open MPI v4."},
 		.run = run_all,
 	};
 

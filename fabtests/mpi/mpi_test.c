@@ -177,6 +177,21 @@ void mpi_msg_any(struct mpi_run *run, struct mpi_msg *msg, int src, int dst, int
 	mpi_msg_init(run, msg, src, dst, tag, mpi_test_sizes[mpi_random(run, count)]);
 }
 
+char *mpi_window(size_t len, MPI_Win *win)
+{
+	char *memory = calloc(1, len);
+	int ret;
+
+	/* Open MPI 5.0 has no one-sided calls over most providers */
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	ret = MPI_Win_create(memory, (MPI_Aint) len, 1, MPI_INFO_NULL, MPI_COMM_WORLD, win);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+	if (ret == MPI_SUCCESS)
+		return memory;
+	free(memory);
+	return NULL;
+}
+
 int mpi_slot_take(struct mpi_run *run, size_t kind, size_t len, struct ft_slot *slot)
 {
 	struct mpi_pool *pool = &run->pool[kind];

@@ -99,6 +99,9 @@ int mpi_msg_check(const struct mpi_msg *msg, const struct ft_slot *slot,
 /** mpi_status_check() - @status has @msg's source, tag and length */
 int mpi_status_check(const struct mpi_msg *msg, const MPI_Status *status);
 
+/** mpi_window() - a window of the world on zeroed host memory; the caller frees that. NULL: the MPI has none over this provider */
+char *mpi_window(size_t len, MPI_Win *win);
+
 /** mpi_slot_take() - room for @len bytes in memory of @kind, in an odd place */
 int mpi_slot_take(struct mpi_run *run, size_t kind, size_t len, struct ft_slot *slot);
 /** mpi_addr() - where the payload is */
