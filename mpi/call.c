@@ -59,8 +59,7 @@ void call_leave(void)
 
 bool call_open(struct call *call, unsigned int number, struct call_reporter reporter)
 {
-	pthread_once(&call_once, call_init);
-	if (!call_wanted || !dev_active() || !call_enter())
+	if (!call_wants() || !dev_active() || !call_enter())
 		return false;
 	*call = (struct call){.number = number, .reporter = reporter};
 	return true;

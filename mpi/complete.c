@@ -21,9 +21,7 @@
 /* Is there something to do beside MPI's own? complete_end() follows if there is. */
 static bool complete_begin(void)
 {
-	if (!later_any() || !call_enter())
-		return false;
-	return true;
+	return later_any() && call_enter();
 }
 
 static int complete_end(int ret, const char *why)

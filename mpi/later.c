@@ -293,8 +293,7 @@ bool later_give_up(MPI_Request request)
 		later_table.given_up++;
 		free_now = false;
 	} else if (later) {
-		later_find_locked(LATER_REQUEST, LATER_HANDLE(request), LATER_ALL, UINT64_MAX,
-				  true);
+		LIST_REMOVE(later, entry);
 	}
 	pthread_mutex_unlock(&later_table.lock);
 	if (later && free_now)
