@@ -80,6 +80,9 @@ void *call_symbol(const char *name)
 
 /* ---- buffers ---- */
 
+static const char call_no_type[] =
+	"this is no datatype, or there is no memory to take it apart";
+
 static void call_fail(struct call *call, int error, const char *why)
 {
 	if (call->error == MPI_SUCCESS) {
@@ -136,22 +139,26 @@ static void call_shape(struct call *call, int access, void **buf, struct call_sh
 	if (!call_has(call, buf))
 		return;
 	parts = calloc(shape.peers + 1, sizeof *parts);
-	for (size_t i = 0; parts && i < shape.peers; i++) {
+	if (!parts)
+		return call_fail(call, MPI_ERR_NO_MEM, "no memory for what it is about");
+	for (size_t i = 0; i < shape.peers; i++) {
 		struct mirror_part *part = &parts[count];
 
 		/* types that nothing is of may be no types */
 		if (shape.counts[i] <= 0)
 			continue;
 		part->layout = layout_get(shape.types ? shape.types[i] : shape.type);
-		if (!part->layout)
+		if (!part->layout) {
+			call_fail(call, MPI_ERR_TYPE, call_no_type);
 			break;
+		}
 		part->count = (size_t) shape.counts[i];
 		part->at = shape.long_displs ? shape.long_displs[i]
 			   : shape.types     ? shape.displs[i]
 					     : shape.displs[i] * part->layout->extent;
 		count++;
 	}
-	if (parts && count)
+	if (count)
 		call_parts(call, access, buf, parts, count);
 	else
 		free(parts);
@@ -161,7 +168,7 @@ void call_block(struct call *call, int access, void **buf, size_t count, MPI_Dat
 {
 	struct mirror_part *part;
 
-	/* what is no count, and no type, MPI says better */
+	/* what is no count MPI says better */
 	if (!call_has(call, buf) || count == 0 || (ptrdiff_t) count < 0)
 		return;
 	part = calloc(1, sizeof *part);
@@ -170,9 +177,9 @@ void call_block(struct call *call, int access, void **buf, size_t count, MPI_Dat
 	part->count = count;
 	part->layout = layout_get(type);
 	if (part->layout)
-		call_parts(call, access, buf, part, 1);
-	else
-		free(part);
+		return call_parts(call, access, buf, part, 1);
+	free(part);
+	call_fail(call, MPI_ERR_TYPE, call_no_type);
 }
 
 void call_vector(struct call *call, int access, void **buf, size_t peers, const int counts[],
