@@ -8,16 +8,23 @@
 #include <sys/mman.h>
 #include <sys/queue.h>
 
-/* Blocks have sizes that are powers of two, from 4 KiB to 32 MiB. What is longer comes from the system each time. */
+#include "base/clock.h"
+
+/* Blocks have sizes that are powers of two, from 4 KiB to 512 MiB. What is longer comes from the system each time. */
 #define LANE_SMALLEST 12
-#define LANE_SIZES 14
+#define LANE_SIZES 18
 /* Bytes that are kept, at most */
-#define LANE_KEPT (128ul << 20)
+#define LANE_KEPT (512ul << 20)
+/* Allocations that are known to be settled (dev_ops.settle): each place has the latest id */
+#define LANE_SETTLED 16
+/* How long a thread looks at copies before it has the driver wait [ns] */
+#define LANE_POLL 100000
 
 struct lane {
 	SLIST_ENTRY(lane) entry;
 	struct dev_mem held;
 	struct dev_queue *queue;
+	uint64_t settled[LANE_SETTLED];
 };
 
 /* Memory that nobody uses; it is in the memory itself. */
@@ -90,7 +97,8 @@ int lane_open(const struct dev_mem *mem, struct lane **lane, const char **why)
 		*why = "the GPU gives no queue for copies";
 		return MPI_ERR_OTHER;
 	}
-	mem->ops->settle(mem);
+	if ((*lane)->settled[mem->id % LANE_SETTLED] != mem->id && mem->ops->settle(mem))
+		(*lane)->settled[mem->id % LANE_SETTLED] = mem->id;
 	return MPI_SUCCESS;
 }
 
@@ -108,9 +116,17 @@ int lane_close(struct lane *lane, int ret, const char **why)
 {
 	const struct dev_ops *ops = lane->queue->ops;
 	const bool marked = ops->queue_mark(lane->queue) == 0;
+	const uint64_t until = clock_ns() + LANE_POLL;
+	int passed = 0;
 
-	ops->queue_drain(lane->queue);
-	if (!marked || dev_queue_passed(lane->queue, lane->queue->marked) <= 0) {
+	/* short copies are there sooner than the driver returns from a wait */
+	while (marked && passed == 0 && clock_ns() < until)
+		passed = dev_queue_passed(lane->queue, lane->queue->marked);
+	if (passed == 0) {
+		ops->queue_drain(lane->queue);
+		passed = marked ? dev_queue_passed(lane->queue, lane->queue->marked) : -1;
+	}
+	if (passed <= 0) {
 		lane_free(lane);
 		*why = "a copy from or to the GPU has failed";
 		return MPI_ERR_OTHER;
