@@ -98,7 +98,7 @@ static void call_parts(struct call *call, int access, void **buf, struct mirror_
 	struct mirror *mirror;
 	const char *why = NULL;
 	size_t bytes;
-	int ret = mirror_make(&mirror, *buf, parts, count, access & CALL_DIRECT, &bytes, &why);
+	int ret = mirror_make(&mirror, *buf, parts, count, access, &bytes, &why);
 
 	if (ret != MPI_SUCCESS)
 		call_fail(call, ret, why);
@@ -153,10 +153,13 @@ static void call_shape(struct call *call, int access, void **buf, struct call_sh
 			break;
 		}
 		part->count = (size_t) shape.counts[i];
-		part->at = shape.long_displs ? shape.long_displs[i]
-			   : shape.types     ? shape.displs[i]
-					     : shape.displs[i] * part->layout->extent;
 		count++;
+		part->at = shape.long_displs ? shape.long_displs[i] : shape.displs[i];
+		if (!shape.types &&
+		    __builtin_mul_overflow(part->at, part->layout->extent, &part->at)) {
+			call_fail(call, MPI_ERR_COUNT, mirror_overflows);
+			break;
+		}
 	}
 	if (count)
 		call_parts(call, access, buf, parts, count);

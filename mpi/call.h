@@ -20,7 +20,9 @@
 #define CALL_READ 1
 #define CALL_WRITE 2
 /* It goes down to libfabric as it is, if it has no gaps */
-#define CALL_DIRECT 4
+#define CALL_DIRECT MIRROR_DIRECT
+/* Nothing need be there */
+#define CALL_ABSENT MIRROR_ABSENT
 
 /* What a rank is in a call with a root: between two groups, some are neither */
 #define ROLE_ROOT 1

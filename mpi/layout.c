@@ -61,9 +61,12 @@ static bool layout_run(struct layout *layout, MPI_Aint at, size_t len)
 static bool layout_elements(struct layout *layout, const struct layout *part, MPI_Aint at,
 			    size_t count)
 {
+	size_t len;
+
 	layout->shifted |= part->shifted || (part->count && part->runs[0].at != 0);
 	if (part->count == 1 && layout_dense(part))
-		return layout_run(layout, at + part->runs[0].at, count * part->runs[0].len);
+		return !__builtin_mul_overflow(count, part->runs[0].len, &len) &&
+		       layout_run(layout, at + part->runs[0].at, len);
 	for (size_t i = 0; i < count; i++) {
 		for (size_t k = 0; k < part->count; k++) {
 			if (!layout_run(layout,

@@ -7,9 +7,15 @@
 #include <string.h>
 
 #include "lane.h"
+#include "mem/mem.h"
 
 /* A copy of this many bytes takes about as long as beginning another one. */
 #define MIRROR_COPY_COST 32768
+
+static const char mirror_leaves[] =
+	"the buffer is longer than the GPU's allocation that it begins in";
+
+const char mirror_overflows[] = "the data is longer than any memory";
 
 /* ---- what is where ---- */
 
@@ -19,12 +25,13 @@ static bool mirror_bounds(struct mirror *mirror)
 
 	for (size_t i = 0; i < mirror->count; i++) {
 		const struct mirror_part *part = &mirror->parts[i];
-		MPI_Aint first = part->at + part->layout->low,
-			 last = part->at + part->layout->high, way;
+		MPI_Aint first, last, way;
 
 		if (part->count == 0 || part->layout->count == 0)
 			continue;
-		if (__builtin_mul_overflow((MPI_Aint) part->count - 1, part->layout->extent,
+		if (__builtin_add_overflow(part->at, part->layout->low, &first) ||
+		    __builtin_add_overflow(part->at, part->layout->high, &last) ||
+		    __builtin_mul_overflow((MPI_Aint) part->count - 1, part->layout->extent,
 					   &way) ||
 		    __builtin_add_overflow(way < 0 ? first : last, way,
 					   way < 0 ? &first : &last))
@@ -44,23 +51,89 @@ static bool mirror_gapless(const struct mirror *mirror)
 		(mirror->parts[0].count == 1 && mirror->parts[0].layout->count == 1));
 }
 
-/* Is the first byte a GPU's? With MPI_BOTTOM types have addresses, and may have some of each kind. */
-static int mirror_find(struct mirror *mirror, const char **why)
+static bool mirror_within(const struct dev_mem *mem, const char *addr, size_t len)
 {
+	return mem->ops && (uintptr_t) addr >= mem->base && len <= mem->size &&
+	       (uintptr_t) addr - mem->base <= mem->size - len;
+}
+
+/* Is the first of @len bytes a GPU's? @absent: nothing need be there */
+static int mirror_ask(const char *addr, size_t len, bool absent, struct dev_mem *mem,
+		      const char **why)
+{
+	int ret;
+
+	if (len == 0 || mem_in_heap(addr, len) || mem_in_stack(addr, len))
+		return 0;
+	ret = dev_find(addr, mem);
+	if (ret < 0) {
+		*why = "the GPU's runtime does not say whose memory it is";
+	} else if (ret == 0 && !absent &&
+		   ((uintptr_t) addr < DEV_PAGE || !mem_readable(addr))) {
+		*why = "the buffer is in no memory, or the GPU's memory that it was in has been freed";
+		ret = -1;
+	}
+	return ret;
+}
+
+/* Is the first byte a GPU's? As mirror_ask(). With MPI_BOTTOM types have addresses, and may have some of each kind. */
+static int mirror_find(struct mirror *mirror, bool absent, const char **why)
+{
+	const bool all = mirror->buf == MPI_BOTTOM;
 	int ret = 0;
 
-	for (size_t i = 0; i < mirror->count && ret == 0; i++) {
+	for (size_t i = 0, asked = 0; i < mirror->count && ret == 0 && (all || !asked); i++) {
 		const struct mirror_part *part = &mirror->parts[i];
-		const size_t runs = mirror->buf == MPI_BOTTOM ? part->layout->count : 1;
+		const size_t runs = all ? part->layout->count : 1;
 
 		for (size_t k = 0;
-		     part->count && k < runs && k < part->layout->count && ret == 0; k++)
-			ret = dev_find(mirror->buf + part->at + part->layout->runs[k].at,
-				       &mirror->mem);
+		     part->count && k < runs && k < part->layout->count && ret == 0;
+		     k++, asked++)
+			ret = mirror_ask(mirror->buf + part->at + part->layout->runs[k].at,
+					 part->layout->runs[k].len, absent, &mirror->mem, why);
 	}
-	if (ret < 0)
-		*why = "the GPU's runtime does not say whose memory it is";
 	return ret;
+}
+
+/* Is all of a run where the first byte of the data is, or the host's, if types have addresses? */
+static bool mirror_has_run(const struct mirror *mirror, MPI_Aint at, size_t len)
+{
+	const struct iovec run = {mirror->buf + at, len};
+	struct dev_mem mem;
+
+	return mem_classify(&run, 1, &mirror->mem, &mem) == 0 &&
+	       (mem.ops || mirror->buf == MPI_BOTTOM);
+}
+
+static bool mirror_has_part(const struct mirror *mirror, const struct mirror_part *part)
+{
+	const struct layout *layout = part->layout;
+	const bool dense = layout_dense(layout);
+
+	for (size_t i = 0; i < (dense ? part->count > 0 : part->count); i++) {
+		for (size_t k = 0; k < layout->count; k++) {
+			if (!mirror_has_run(mirror,
+					    part->at + (MPI_Aint) i * layout->extent +
+						    layout->runs[k].at,
+					    layout->runs[k].len * (dense ? part->count : 1)))
+				return false;
+		}
+	}
+	return true;
+}
+
+/* Is all of the buffer there? Before MPI does anything. */
+static int mirror_check(const struct mirror *mirror, const char **why)
+{
+	bool there = true;
+
+	if (!mirror_within(&mirror->mem, mirror->buf + mirror->low,
+			   (size_t) (mirror->high - mirror->low)))
+		for (size_t i = 0; i < mirror->count && there; i++)
+			there = mirror_has_part(mirror, &mirror->parts[i]);
+	if (!there)
+		*why = mirror_leaves;
+	return there ? MPI_SUCCESS : MPI_ERR_BUFFER;
 }
 
 /* ---- copies ---- */
@@ -71,12 +144,6 @@ struct mirror_copy {
 	bool out;
 	const char *why;
 };
-
-static bool mirror_within(const struct dev_mem *mem, const char *addr, size_t len)
-{
-	return mem->ops && (uintptr_t) addr >= mem->base && len <= mem->size &&
-	       (uintptr_t) addr - mem->base <= mem->size - len;
-}
 
 /* Bytes beyond the allocation of the first one: virtual memory has several; of types with addresses any may be the host's. */
 static int mirror_range_elsewhere(struct mirror_copy *copy, MPI_Aint at, size_t len)
@@ -93,7 +160,7 @@ static int mirror_range_elsewhere(struct mirror_copy *copy, MPI_Aint at, size_t 
 		return MPI_SUCCESS;
 	}
 	if (ret <= 0 || !(mem.mapped || mirror_within(&mem, mirror->buf + at, len))) {
-		copy->why = "the buffer is longer than the GPU's allocation that it begins in";
+		copy->why = mirror_leaves;
 		return MPI_ERR_BUFFER;
 	}
 	return lane_copy(copy->lane, mirror->buf + at, mirror->host + at, len, copy->out,
@@ -173,7 +240,7 @@ int mirror_drain(struct mirror *mirror, const char **why)
 /* ---- a mirror ---- */
 
 int mirror_make(struct mirror **result, void *buf, struct mirror_part *parts, size_t count,
-		bool direct, size_t *bytes, const char **why)
+		int flags, size_t *bytes, const char **why)
 {
 	struct mirror *mirror = calloc(1, sizeof *mirror);
 	int ret = MPI_SUCCESS, found = 0;
@@ -191,15 +258,18 @@ int mirror_make(struct mirror **result, void *buf, struct mirror_part *parts, si
 	mirror->parts = parts;
 	mirror->count = count;
 	if (!mirror_bounds(mirror)) {
-		*why = "the data is longer than any memory";
+		*why = mirror_overflows;
 		ret = MPI_ERR_COUNT;
 	} else if (mirror->high > mirror->low) {
-		found = mirror_find(mirror, why);
+		found = mirror_find(mirror, flags & MIRROR_ABSENT, why);
 		ret = found < 0 ? MPI_ERR_BUFFER : MPI_SUCCESS;
 	}
-	for (size_t i = 0; found > 0 && i < count; i++)
+	if (found > 0)
+		ret = mirror_check(mirror, why);
+	for (size_t i = 0; found > 0 && ret == MPI_SUCCESS && i < count; i++)
 		*bytes += parts[i].count * parts[i].layout->size;
-	if (found > 0 && !(direct && mirror_gapless(mirror)))
+	if (found > 0 && ret == MPI_SUCCESS &&
+	    !(flags & MIRROR_DIRECT && mirror_gapless(mirror)))
 		ret = lane_memory(&mirror->mem, (size_t) (mirror->high - mirror->low),
 				  &mirror->host, why);
 	if (!mirror->host) {

@@ -36,14 +36,20 @@ struct mirror {
 	struct mirror_part *parts;
 };
 
-/* All return MPI_SUCCESS, or an error class with @why. */
+/* A mirror is not made of data without gaps. */
+#define MIRROR_DIRECT 4
+/* A buffer that is in no memory is MPI's to judge. */
+#define MIRROR_ABSENT 8
+
+/* All return MPI_SUCCESS, or an error class with @why. This one is MPI_ERR_COUNT: */
+extern const char mirror_overflows[];
 
 /*
  * Looks whether the buffer of these parts is a GPU's, and makes a mirror if it is: else *@mirror is NULL. It takes @parts,
- * which were allocated. @direct: not if the data has no gaps. @bytes: how many a GPU has
+ * which were allocated. @flags: MIRROR_... @bytes: how many a GPU has. MPI_ERR_BUFFER: the buffer is in no memory, or leaves it
  */
 int mirror_make(struct mirror **mirror, void *buf, struct mirror_part *parts, size_t count,
-		bool direct, size_t *bytes, const char **why);
+		int flags, size_t *bytes, const char **why);
 void mirror_free(struct mirror *mirror);
 
 /* Copies what MPI is about to read. */

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fi_p2p_mpi_wrong: buffers that are wrong. Each call returns MPI's error class, with the text of libp2p-mpi where that
+ * finds it, and writes nothing. Each rank calls by itself.
+ */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi_test.h"
+
+#define NUMBERS 64
+#define BYTES (NUMBERS * sizeof(int))
+/* With gaps they are as long as that */
+#define ROOM (2 * BYTES)
+#define TAG 1
+
+/**
+ * struct work - what a call gets.
+ * @wrong:	the buffer that is wrong
+ * @host:	one that is not
+ */
+struct work {
+	void *wrong, *host;
+	MPI_Datatype type;
+	int count;
+};
+
+#define SELF 0, TAG, MPI_COMM_SELF
+
+/* ---- calls, each with one wrong buffer ---- */
+
+static int sends(struct work *w)
+{
+	return MPI_Send(w->wrong, w->count, w->type, SELF);
+}
+
+static int sends_buffered(struct work *w)
+{
+	return MPI_Bsend(w->wrong, w->count, w->type, SELF);
+}
+
+static int sends_later(struct work *w)
+{
+	MPI_Request request;
+
+	return MPI_Isend(w->wrong, w->count, w->type, SELF, &request);
+}
+
+static int sends_often(struct work *w)
+{
+	MPI_Request request;
+
+	return MPI_Send_init(w->wrong, w->count, w->type, SELF, &request);
+}
+
+static int receives(struct work *w)
+{
+	return MPI_Sendrecv(w->host, NUMBERS, MPI_INT, 0, TAG, w->wrong, w->count, w->type,
+			    SELF, MPI_STATUS_IGNORE);
+}
+
+static int receives_later(struct work *w)
+{
+	MPI_Request request;
+
+	return MPI_Irecv(w->wrong, w->count, w->type, SELF, &request);
+}
+
+static int replaces(struct work *w)
+{
+	return MPI_Sendrecv_replace(w->wrong, w->count, w->type, 0, TAG, SELF,
+				    MPI_STATUS_IGNORE);
+}
+
+static int has_it_told(struct work *w)
+{
+	return MPI_Bcast(w->wrong, w->count, w->type, 0, MPI_COMM_SELF);
+}
+
+static int gathers(struct work *w)
+{
+	return MPI_Gather(w->host, NUMBERS, MPI_INT, w->wrong, w->count, w->type, 0,
+			  MPI_COMM_SELF);
+}
+
+static int exchanges(struct work *w)
+{
+	const int count = NUMBERS, at = 0;
+
+	return MPI_Alltoallv(w->host, &count, &at, MPI_INT, w->wrong, &w->count, &at, w->type,
+			     MPI_COMM_SELF);
+}
+
+static int packs(struct work *w)
+{
+	int position = 0;
+
+	return MPI_Pack(w->wrong, w->count, w->type, w->host, ROOM, &position, MPI_COMM_SELF);
+}
+
+static int (*const calls[])(struct work *w) = {
+	sends,    sends_buffered, sends_later, sends_often, receives, receives_later,
+	replaces, has_it_told,    gathers,     exchanges,   packs,
+};
+
+/* ---- what is wrong ---- */
+
+/* @ours: the text says who has found it */
+static int expects(int code, int expected, bool ours, const char *what)
+{
+	char text[MPI_MAX_ERROR_STRING];
+	int class, len;
+
+	FT_CHECK(code != MPI_SUCCESS, "%s: no error", what);
+	MPI_Error_class(code, &class);
+	MPI_Error_string(code, text, &len);
+	FT_CHECK(class == expected, "%s: the error class is %d, not %d: %s", what, class,
+		 expected, text);
+	FT_CHECK(!ours || !strncmp(text, "libp2p-mpi: ", 12), "%s: another text: %s", what,
+		 text);
+	return 0;
+}
+
+static int all_refuse(struct mpi_run *run, void *wrong, const char *what)
+{
+	static int host[2 * NUMBERS];
+	struct work work = {wrong, host, MPI_INT, NUMBERS};
+	MPI_Datatype gaps;
+
+	MPI_Type_vector(NUMBERS, 1, 2, MPI_INT, &gaps);
+	MPI_Type_commit(&gaps);
+	for (size_t i = 0; i < 2 * FT_COUNT(calls); i++) {
+		mpi_stage(run, "%s, call %zu", what, i);
+		if (i == FT_COUNT(calls)) {
+			work.type = gaps;
+			work.count = 1;
+		}
+		FT_TRY(expects(calls[i % FT_COUNT(calls)](&work), MPI_ERR_BUFFER, true, what));
+	}
+	MPI_Type_free(&gaps);
+	return 0;
+}
+
+static int freed(struct mpi_run *run)
+{
+	const struct ft_buf *buf = &run->pool[1].buf;
+	void *addr, *next;
+
+	FT_TRY(buf->ops->alloc(ROOM, &addr));
+	/* one that has been used, and one that has not */
+	MPI_Sendrecv(addr, 1, MPI_INT, 0, TAG, run->pool[0].buf.addr, 1, MPI_INT, SELF,
+		     MPI_STATUS_IGNORE);
+	buf->ops->release(addr);
+	FT_TRY(all_refuse(run, addr, "freed after use"));
+	FT_TRY(buf->ops->alloc(64 * ROOM, &next));
+	buf->ops->release(next);
+	return all_refuse(run, next, "freed");
+}
+
+/* Its first half is in the allocation; that stays as it is. */
+static int crossing(struct mpi_run *run)
+{
+	const struct ft_buf *buf = &run->pool[1].buf;
+	char before[BYTES / 2], after[BYTES / 2], *addr = buf->addr + buf->size - sizeof before;
+
+	memset(before, 0x5a, sizeof before);
+	FT_TRY(buf->ops->to(addr, before, sizeof before));
+	FT_TRY(all_refuse(run, addr, "leaves its allocation"));
+	FT_TRY(buf->ops->from(after, addr, sizeof after));
+	FT_CHECK(!memcmp(before, after, sizeof after), "a call has written what it refused");
+	return 0;
+}
+
+/* Addresses of a GPU's with nothing behind them */
+static int reserved(struct mpi_run *run)
+{
+	int (*reserve)(uint64_t * addr, size_t size, size_t align, uint64_t fixed,
+		       uint64_t flags);
+	const size_t size = 2 << 20;
+	void *cuda = run->opts.iface == FI_HMEM_CUDA ? dlopen("libcuda.so.1", RTLD_LAZY) : NULL;
+	uint64_t addr;
+
+	if (!cuda)
+		return 0;
+	*(void **) &reserve = dlsym(cuda, "cuMemAddressReserve");
+	FT_CHECK(reserve && !reserve(&addr, size, 0, 0, 0), "no addresses of the GPU's");
+	return all_refuse(run, (void *) (uintptr_t) addr, "no more than reserved");
+}
+
+static int nowhere(struct mpi_run *run)
+{
+	return all_refuse(run, NULL, "NULL");
+}
+
+static int longer_than_memory(struct mpi_run *run)
+{
+	const int one = 1, far = INT32_MAX;
+	char *addr = run->pool[1].buf.addr;
+	MPI_Datatype wide;
+
+	mpi_stage(run, "counts");
+	MPI_Type_create_resized(MPI_INT, 0, (MPI_Aint) 1 << 40, &wide);
+	MPI_Type_commit(&wide);
+	FT_TRY(expects(MPI_Send(addr, INT32_MAX, wide, SELF), MPI_ERR_COUNT, true, "a count"));
+	FT_TRY(expects(MPI_Gatherv(MPI_IN_PLACE, 0, MPI_INT, addr, &one, &far, wide, 0,
+				   MPI_COMM_SELF),
+		       MPI_ERR_COUNT, true, "a displacement"));
+	FT_TRY(expects(MPI_Send(addr, -1, MPI_INT, SELF), MPI_ERR_COUNT, false, "-1"));
+	MPI_Type_free(&wide);
+	return 0;
+}
+
+/* ---- what looks wrong, and is not ---- */
+
+static int not_looked_at(struct mpi_run *run)
+{
+	char *addr = run->pool[1].buf.addr, *memory;
+	int number = 7, found = 0;
+	MPI_Win win;
+
+	mpi_stage(run, "buffers that nobody looks at");
+	MPI_Exscan(&number, NULL, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF);
+	MPI_Send(NULL, 0, MPI_INT, MPI_PROC_NULL, TAG, MPI_COMM_SELF);
+	memory = mpi_window(sizeof number, &win);
+	if (!memory)
+		return 0;
+	MPI_Win_fence(0, win);
+	MPI_Put(&number, 1, MPI_INT, run->rank, 0, 1, MPI_INT, win);
+	MPI_Win_fence(0, win);
+	MPI_Fetch_and_op(NULL, addr, MPI_INT, run->rank, 0, MPI_NO_OP, win);
+	MPI_Win_fence(0, win);
+	FT_TRY(run->pool[1].buf.ops->from(&found, addr, sizeof found));
+	FT_CHECK(found == number, "fetched %d, not %d", found, number);
+	MPI_Win_free(&win);
+	free(memory);
+	return 0;
+}
+
+static int run_all(struct mpi_run *run)
+{
+	int (*const tests[])(struct mpi_run * run) = {freed, crossing, reserved, nowhere,
+						      longer_than_memory};
+
+	if (run->kinds == 1)
+		return 0;
+	FT_TRY(not_looked_at(run));
+	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+	for (size_t i = 0; i < FT_COUNT(tests); i++)
+		FT_TRY(tests[i](run));
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct mpi_test test = {
+		.purpose = "buffers that are wrong, with libp2p-mpi",
+		.ranks = 1,
+		.pool = 1 << 20,
+		.run = run_all,
+	};
+
+	return mpi_test_main(&test, argc, argv);
+}
