@@ -15,6 +15,8 @@
 static const char mirror_leaves[] =
 	"the buffer is longer than the GPU's allocation that it begins in";
 
+static const char mirror_no_memory[] = "no memory for what it is about";
+
 const char mirror_overflows[] = "the data is longer than any memory";
 
 /* ---- what is where ---- */
@@ -101,6 +103,8 @@ static bool mirror_has_run(const struct mirror *mirror, MPI_Aint at, size_t len)
 	const struct iovec run = {mirror->buf + at, len};
 	struct dev_mem mem;
 
+	if (mirror->apart)
+		apart_add(mirror->apart, run.iov_base, len);
 	return mem_classify(&run, 1, &mirror->mem, &mem) == 0 &&
 	       (mem.ops || mirror->buf == MPI_BOTTOM);
 }
@@ -123,17 +127,23 @@ static bool mirror_has_part(const struct mirror *mirror, const struct mirror_par
 }
 
 /* Is all of the buffer there? Before MPI does anything. */
-static int mirror_check(const struct mirror *mirror, const char **why)
+static int mirror_check(struct mirror *mirror, const char **why)
 {
-	bool there = true;
+	const size_t len = (size_t) (mirror->high - mirror->low);
 
-	if (!mirror_within(&mirror->mem, mirror->buf + mirror->low,
-			   (size_t) (mirror->high - mirror->low)))
-		for (size_t i = 0; i < mirror->count && there; i++)
-			there = mirror_has_part(mirror, &mirror->parts[i]);
-	if (!there)
-		*why = mirror_leaves;
-	return there ? MPI_SUCCESS : MPI_ERR_BUFFER;
+	if (mirror_within(&mirror->mem, mirror->buf + mirror->low, len))
+		return MPI_SUCCESS;
+	if (len > APART_NEAR && !(mirror->apart = calloc(1, sizeof *mirror->apart))) {
+		*why = mirror_no_memory;
+		return MPI_ERR_NO_MEM;
+	}
+	for (size_t i = 0; i < mirror->count; i++) {
+		if (!mirror_has_part(mirror, &mirror->parts[i])) {
+			*why = mirror_leaves;
+			return MPI_ERR_BUFFER;
+		}
+	}
+	return MPI_SUCCESS;
 }
 
 /* ---- copies ---- */
@@ -239,6 +249,25 @@ int mirror_drain(struct mirror *mirror, const char **why)
 
 /* ---- a mirror ---- */
 
+/* Host memory, in which an offset is the same as in the buffer */
+static int mirror_memory(struct mirror *mirror, const char **why)
+{
+	int ret;
+
+	if (!mirror->apart) {
+		ret = lane_memory(&mirror->mem, (size_t) (mirror->high - mirror->low),
+				  &mirror->host, why);
+		mirror->host -= ret == MPI_SUCCESS ? mirror->low : 0;
+		return ret;
+	}
+	if (!apart_map(mirror->apart)) {
+		*why = "no addresses are free for parts of the host's and of a GPU's";
+		return MPI_ERR_NO_MEM;
+	}
+	mirror->host = mirror->buf + mirror->apart->shift;
+	return MPI_SUCCESS;
+}
+
 int mirror_make(struct mirror **result, void *buf, struct mirror_part *parts, size_t count,
 		int flags, size_t *bytes, const char **why)
 {
@@ -251,7 +280,7 @@ int mirror_make(struct mirror **result, void *buf, struct mirror_part *parts, si
 		for (size_t i = 0; i < count; i++)
 			layout_put(parts[i].layout);
 		free(parts);
-		*why = "no memory for what it is about";
+		*why = mirror_no_memory;
 		return MPI_ERR_NO_MEM;
 	}
 	mirror->buf = buf;
@@ -270,25 +299,25 @@ int mirror_make(struct mirror **result, void *buf, struct mirror_part *parts, si
 		*bytes += parts[i].count * parts[i].layout->size;
 	if (found > 0 && ret == MPI_SUCCESS &&
 	    !(flags & MIRROR_DIRECT && mirror_gapless(mirror)))
-		ret = lane_memory(&mirror->mem, (size_t) (mirror->high - mirror->low),
-				  &mirror->host, why);
+		ret = mirror_memory(mirror, why);
 	if (!mirror->host) {
 		mirror_free(mirror);
 		return ret;
 	}
-	/* so that an offset is the same from either */
-	mirror->host -= mirror->low;
 	*result = mirror;
 	return MPI_SUCCESS;
 }
 
 void mirror_free(struct mirror *mirror)
 {
-	if (mirror->host)
+	if (mirror->host && mirror->apart)
+		apart_unmap(mirror->apart);
+	else if (mirror->host)
 		lane_memory_free(&mirror->mem, mirror->host + mirror->low,
 				 (size_t) (mirror->high - mirror->low));
 	for (size_t i = 0; i < mirror->count; i++)
 		layout_put(mirror->parts[i].layout);
+	free(mirror->apart);
 	free(mirror->parts);
 	free(mirror);
 }

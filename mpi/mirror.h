@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "apart.h"
 #include "layout.h"
 #include "dev/dev.h"
 
@@ -25,12 +26,14 @@ struct mirror_part {
  * @buf, @host:	what the application gave, and what MPI gets in its place
  * @mem:	the allocation of the first byte
  * @low, @high:	the first byte, and the one behind the last, from @buf on
+ * @apart:	the data is not in one allocation, and lies far apart; else NULL
  * @reads, @writes: what MPI does
  */
 struct mirror {
 	char *buf, *host;
 	struct dev_mem mem;
 	MPI_Aint low, high;
+	struct apart *apart;
 	bool reads, writes;
 	size_t count;
 	struct mirror_part *parts;

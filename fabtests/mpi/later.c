@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "mpi_test.h"
 
@@ -213,6 +214,39 @@ static int shifted(struct mpi_run *run, const struct place *place)
 	return arrives(place, type, "parts that do not begin with their data");
 }
 
+/* Parts of the host's and of the GPU's memory, with less room for addresses than there are between them */
+static int apart(struct mpi_run *run, const struct place *place)
+{
+	static int host[NUMBERS];
+	const int lengths[3] = {NUMBERS, NUMBERS, 1};
+	int sent[2 * NUMBERS + 1], back[2 * NUMBERS + 1] = {0}, last = 0;
+	MPI_Aint at[3];
+	MPI_Datatype type;
+	struct rlimit all, few;
+
+	(void) run;
+	for (int i = 0; i <= 2 * NUMBERS; i++)
+		sent[i] = i;
+	MPI_Get_address(host, &at[0]);
+	MPI_Get_address(place->addr, &at[1]);
+	MPI_Get_address(&last, &at[2]);
+	MPI_Type_create_hindexed(3, lengths, at, MPI_INT, &type);
+	MPI_Type_commit(&type);
+	FT_CHECK(!getrlimit(RLIMIT_AS, &all), "no limit");
+	few = all;
+	few.rlim_cur = (rlim_t) 1 << 40;
+	FT_CHECK(!setrlimit(RLIMIT_AS, &few), "no limit");
+	MPI_Sendrecv(sent, 2 * NUMBERS + 1, MPI_INT, 0, 1, MPI_BOTTOM, 1, type, 0, 1,
+		     MPI_COMM_SELF, MPI_STATUS_IGNORE);
+	MPI_Sendrecv(MPI_BOTTOM, 1, type, 0, 1, back, 2 * NUMBERS + 1, MPI_INT, 0, 1,
+		     MPI_COMM_SELF, MPI_STATUS_IGNORE);
+	setrlimit(RLIMIT_AS, &all);
+	MPI_Type_free(&type);
+	FT_CHECK(!memcmp(sent, back, sizeof sent), "other numbers came back");
+	FT_CHECK(!memcmp(sent, host, sizeof host), "other numbers in host memory");
+	return 0;
+}
+
 /* ---- the test ---- */
 
 static const struct {
@@ -225,6 +259,7 @@ static const struct {
 	{"part of an array", darray},
 	{"types of Fortran's", fortran},
 	{"shifted parts", shifted},
+	{"parts far apart", apart},
 };
 
 static int run_all(struct mpi_run *run)
