@@ -4,6 +4,7 @@
 
 #include <mpi.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/conf.h"
 #include "call.h"
@@ -53,11 +54,15 @@ static void report_table(const struct report_count *sums, int ranks)
 	      stderr);
 }
 
+/* The program has called MPI_Finalize() */
+static bool report_ended;
+
 void report_print(void)
 {
 	const int numbers = (int) (report_calls * sizeof report_counts[0] / sizeof(uint64_t));
 	int rank = 0, ranks = 1;
 
+	report_ended = true;
 	if (!call_reports())
 		return;
 	PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -66,4 +71,25 @@ void report_print(void)
 		    MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
 	if (rank == 0)
 		report_table(report_counts, ranks);
+}
+
+/* Has the launcher made this the first rank? When MPI has ended there is nobody else to ask. */
+static bool report_first(void)
+{
+	const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+
+	if (!rank)
+		rank = getenv("PMI_RANK");
+	return !rank || atoi(rank) == 0;
+}
+
+__attribute__((destructor)) static void report_past(void)
+{
+	int ended = 0;
+
+	if (!report_ended && PMPI_Finalized(&ended) == MPI_SUCCESS && ended && report_first() &&
+	    call_reports())
+		fputs("libp2p-mpi: the program has called MPI past this library, as one does that looks calls up "
+		      "in MPI's own: docs/mpi.md tells what helps.\n",
+		      stderr);
 }
