@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,6 +127,7 @@ static bool call_has(struct call *call, void *const *buf)
 struct call_shape {
 	size_t peers;
 	const int *counts, *displs;
+	const MPI_Count *long_counts;
 	const MPI_Aint *long_displs;
 	MPI_Datatype type;
 	const MPI_Datatype *types;
@@ -143,16 +145,18 @@ static void call_shape(struct call *call, int access, void **buf, struct call_sh
 		return call_fail(call, MPI_ERR_NO_MEM, "no memory for what it is about");
 	for (size_t i = 0; i < shape.peers; i++) {
 		struct mirror_part *part = &parts[count];
+		const MPI_Count elements =
+			shape.long_counts ? shape.long_counts[i] : shape.counts[i];
 
 		/* types that nothing is of may be no types */
-		if (shape.counts[i] <= 0)
+		if (elements <= 0)
 			continue;
 		part->layout = layout_get(shape.types ? shape.types[i] : shape.type);
 		if (!part->layout) {
 			call_fail(call, MPI_ERR_TYPE, call_no_type);
 			break;
 		}
-		part->count = (size_t) shape.counts[i];
+		part->count = (size_t) elements;
 		count++;
 		part->at = shape.long_displs ? shape.long_displs[i] : shape.displs[i];
 		if (!shape.types &&
@@ -189,21 +193,51 @@ void call_vector(struct call *call, int access, void **buf, size_t peers, const 
 		 const int displs[], MPI_Datatype type)
 {
 	call_shape(call, access, buf,
-		   (struct call_shape){peers, counts, displs, NULL, type, NULL});
+		   (struct call_shape){.peers = peers,
+				       .counts = counts,
+				       .displs = displs,
+				       .type = type});
 }
 
 void call_vectors(struct call *call, int access, void **buf, size_t peers, const int counts[],
 		  const int displs[], const MPI_Datatype types[])
 {
 	call_shape(call, access, buf,
-		   (struct call_shape){peers, counts, displs, NULL, MPI_DATATYPE_NULL, types});
+		   (struct call_shape){.peers = peers,
+				       .counts = counts,
+				       .displs = displs,
+				       .types = types});
 }
 
 void call_vectors_long(struct call *call, int access, void **buf, size_t peers,
 		       const int counts[], const MPI_Aint displs[], const MPI_Datatype types[])
 {
 	call_shape(call, access, buf,
-		   (struct call_shape){peers, counts, NULL, displs, MPI_DATATYPE_NULL, types});
+		   (struct call_shape){.peers = peers,
+				       .counts = counts,
+				       .long_displs = displs,
+				       .types = types});
+}
+
+void call_vector_c(struct call *call, int access, void **buf, size_t peers,
+		   const MPI_Count counts[], const MPI_Aint displs[], MPI_Datatype type)
+{
+	call_shape(call, access, buf,
+		   (struct call_shape){.peers = peers,
+				       .long_counts = counts,
+				       .long_displs = displs,
+				       .type = type});
+}
+
+void call_vectors_c(struct call *call, int access, void **buf, size_t peers,
+		    const MPI_Count counts[], const MPI_Aint displs[],
+		    const MPI_Datatype types[])
+{
+	call_shape(call, access, buf,
+		   (struct call_shape){.peers = peers,
+				       .long_counts = counts,
+				       .long_displs = displs,
+				       .types = types});
 }
 
 /* ---- communicators ---- */
@@ -270,6 +304,26 @@ size_t call_sum(const int counts[], size_t count)
 	for (size_t i = 0; i < count; i++)
 		sum += counts[i] > 0 ? (size_t) counts[i] : 0;
 	return sum;
+}
+
+size_t call_sum_c(const MPI_Count counts[], size_t count)
+{
+	size_t sum = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (__builtin_add_overflow(sum, counts[i] > 0 ? (size_t) counts[i] : 0, &sum))
+			return PTRDIFF_MAX;
+	}
+	return sum < PTRDIFF_MAX ? sum : PTRDIFF_MAX;
+}
+
+size_t call_times(size_t ranks, MPI_Count count)
+{
+	size_t all = (size_t) count;
+
+	if (count > 0 && (__builtin_mul_overflow(ranks, all, &all) || all > PTRDIFF_MAX))
+		return PTRDIFF_MAX;
+	return all;
 }
 
 /* ---- errors ---- */

@@ -76,6 +76,13 @@ void call_vectors(struct call *call, int access, void **buf, size_t peers, const
 void call_vectors_long(struct call *call, int access, void **buf, size_t peers,
 		       const int counts[], const MPI_Aint displs[], const MPI_Datatype types[]);
 
+/* The same with the counts of MPI 4 */
+void call_vector_c(struct call *call, int access, void **buf, size_t peers,
+		   const MPI_Count counts[], const MPI_Aint displs[], MPI_Datatype type);
+void call_vectors_c(struct call *call, int access, void **buf, size_t peers,
+		    const MPI_Count counts[], const MPI_Aint displs[],
+		    const MPI_Datatype types[]);
+
 /* What shapes are of; an error has been told to the communicator, and the answer is 0. */
 int call_role(MPI_Comm comm, int root);
 size_t call_peers(MPI_Comm comm);
@@ -83,6 +90,9 @@ size_t call_own(MPI_Comm comm);
 size_t call_rank(MPI_Comm comm);
 size_t call_neighbors(MPI_Comm comm, bool in);
 size_t call_sum(const int counts[], size_t count);
+size_t call_sum_c(const MPI_Count counts[], size_t count);
+/* @count for each of @ranks; what is no count stays none */
+size_t call_times(size_t ranks, MPI_Count count);
 
 /*
  * What to return instead of calling MPI, after the error handler: MPI_SUCCESS if nothing has gone wrong. call_ready() copies

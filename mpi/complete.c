@@ -165,20 +165,26 @@ WINDOW(Win_free, (MPI_Win * win), (MPI_Win *), *win, LATER_ALL, win)
 
 /* ---- the buffer of MPI_Bsend ---- */
 
-WRAPPER(Buffer_detach, (void *buf, int *size))
-{
-	REAL(Buffer_detach, (void *, int *) );
-	void *attached;
-	int ret;
+#define DETACH(name, number)                                                                   \
+	WRAPPER(name, (void *buf, number *size))                                               \
+	{                                                                                      \
+		REAL(name, (void *, number *) );                                               \
+		void *attached;                                                                \
+		int ret;                                                                       \
+                                                                                               \
+		if (!complete_begin())                                                         \
+			return real(buf, size);                                                \
+		ret = real(buf, size);                                                         \
+		attached = ret == MPI_SUCCESS ? later_detached() : NULL;                       \
+		if (attached)                                                                  \
+			*(void **) buf = attached;                                             \
+		return complete_end(ret, NULL);                                                \
+	}
 
-	if (!complete_begin())
-		return real(buf, size);
-	ret = real(buf, size);
-	attached = ret == MPI_SUCCESS ? later_detached() : NULL;
-	if (attached)
-		*(void **) buf = attached;
-	return complete_end(ret, NULL);
-}
+DETACH(Buffer_detach, int)
+#if MPI_VERSION >= 4
+DETACH(Buffer_detach_c, MPI_Count)
+#endif
 
 /* ---- the answer to programs that ask, and the end ---- */
 

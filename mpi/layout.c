@@ -80,19 +80,19 @@ static bool layout_elements(struct layout *layout, const struct layout *part, MP
 
 /* ---- constructors ---- */
 
-/* What a type was made of */
+/* What a type was made of: integers, or counts of MPI 4; addresses, or again counts */
 struct layout_made {
 	int combiner;
-	const int *numbers;
-	const MPI_Aint *addresses;
-	const MPI_Datatype *types;
+	MPI_Count *numbers;
+	const MPI_Count *addresses;
+	MPI_Datatype *types;
 	struct layout *part;
 };
 
 static bool layout_vector(struct layout *layout, const struct layout_made *made,
 			  MPI_Aint stride)
 {
-	for (int i = 0; i < made->numbers[0]; i++) {
+	for (MPI_Count i = 0; i < made->numbers[0]; i++) {
 		if (!layout_elements(layout, made->part, i * stride, (size_t) made->numbers[1]))
 			return false;
 	}
@@ -101,9 +101,9 @@ static bool layout_vector(struct layout *layout, const struct layout_made *made,
 
 /* Blocks of @lengths, or all of @length; displaced by @displs extents, or by the addresses */
 static bool layout_indexed(struct layout *layout, const struct layout_made *made,
-			   const int *lengths, int length, const int *displs)
+			   const MPI_Count *lengths, MPI_Count length, const MPI_Count *displs)
 {
-	for (int i = 0; i < made->numbers[0]; i++) {
+	for (MPI_Count i = 0; i < made->numbers[0]; i++) {
 		const MPI_Aint at =
 			displs ? displs[i] * made->part->extent : made->addresses[i];
 
@@ -116,7 +116,7 @@ static bool layout_indexed(struct layout *layout, const struct layout_made *made
 
 static bool layout_struct(struct layout *layout, const struct layout_made *made)
 {
-	for (int i = 0; i < made->numbers[0]; i++) {
+	for (MPI_Count i = 0; i < made->numbers[0]; i++) {
 		struct layout *part = layout_get(made->types[i]);
 		bool fine = part && layout_elements(layout, part, made->addresses[i],
 						    (size_t) made->numbers[1 + i]);
@@ -132,8 +132,9 @@ static bool layout_struct(struct layout *layout, const struct layout_made *made)
 static bool layout_rows(struct layout *layout, const struct layout_made *made, int dim,
 			MPI_Aint at)
 {
-	const int dims = made->numbers[0], *sizes = made->numbers + 1, *parts = sizes + dims,
-		  *starts = parts + dims;
+	const int dims = (int) made->numbers[0];
+	const MPI_Count *sizes = made->numbers + 1, *parts = sizes + dims,
+			*starts = parts + dims;
 	const bool rows_first = made->numbers[1 + 3 * dims] == MPI_ORDER_C;
 	const int k = rows_first ? dim : dims - 1 - dim;
 
@@ -141,7 +142,7 @@ static bool layout_rows(struct layout *layout, const struct layout_made *made, i
 	if (dim == dims - 1)
 		return layout_elements(layout, made->part, at * made->part->extent,
 				       (size_t) parts[k]);
-	for (int i = 0; i < parts[k]; i++) {
+	for (MPI_Count i = 0; i < parts[k]; i++) {
 		if (!layout_rows(layout, made, dim + 1, at + i))
 			return false;
 	}
@@ -188,7 +189,7 @@ static bool layout_packed(struct layout *layout, MPI_Datatype type, size_t size)
 static bool layout_of_parts(struct layout *layout, MPI_Datatype type,
 			    const struct layout_made *made)
 {
-	const int count = made->numbers ? made->numbers[0] : 0;
+	const MPI_Count count = made->numbers ? made->numbers[0] : 0;
 	int size;
 
 	switch (made->combiner) {
@@ -225,7 +226,7 @@ static bool layout_of_parts(struct layout *layout, MPI_Datatype type,
 }
 
 static bool layout_of_types(struct layout *layout, MPI_Datatype type, struct layout_made *made,
-			    int count)
+			    MPI_Count count)
 {
 	bool fine;
 
@@ -239,50 +240,130 @@ static bool layout_of_types(struct layout *layout, MPI_Datatype type, struct lay
 	return fine;
 }
 
+/* How many integers, addresses, counts of MPI 4 and types a type was made of */
+struct layout_envelope {
+	MPI_Count integers, addresses, counts, types;
+	int combiner;
+};
+
+#if MPI_VERSION >= 4
+static bool layout_ask(MPI_Datatype type, struct layout_envelope *envelope)
+{
+	return PMPI_Type_get_envelope_c(type, &envelope->integers, &envelope->addresses,
+					&envelope->counts, &envelope->types,
+					&envelope->combiner) == MPI_SUCCESS;
+}
+#else
+static bool layout_ask(MPI_Datatype type, struct layout_envelope *envelope)
+{
+	int integers, addresses, types;
+	const int ret = PMPI_Type_get_envelope(type, &integers, &addresses, &types,
+					       &envelope->combiner);
+
+	envelope->integers = integers;
+	envelope->addresses = addresses;
+	envelope->counts = 0;
+	envelope->types = types;
+	return ret == MPI_SUCCESS;
+}
+#endif
+
 /* Those that are made of no others are predefined: the ones of Fortran, too, which have combiners. */
 static void layout_free_type(MPI_Datatype type)
 {
-	int numbers, addresses, types = 0, combiner;
+	struct layout_envelope envelope;
 
-	PMPI_Type_get_envelope(type, &numbers, &addresses, &types, &combiner);
-	if (types > 0)
+	if (layout_ask(type, &envelope) && envelope.types > 0)
 		PMPI_Type_free(&type);
 }
 
+/* By integers and addresses */
+static bool layout_contents(MPI_Datatype type, const struct layout_envelope *envelope,
+			    struct layout_made *made)
+{
+	const int integers = (int) envelope->integers, addresses = (int) envelope->addresses;
+	int *integer = calloc((size_t) integers + 1, sizeof *integer);
+	MPI_Aint *address = calloc((size_t) addresses + 1, sizeof *address);
+	const bool fine =
+		integer && address &&
+		PMPI_Type_get_contents(type, integers, addresses, (int) envelope->types,
+				       integer, address, made->types) == MPI_SUCCESS;
+
+	for (int i = 0; fine && i < integers; i++)
+		made->numbers[i] = integer[i];
+	made->addresses = made->numbers + integers;
+	for (int i = 0; fine && i < addresses; i++)
+		made->numbers[integers + i] = address[i];
+	free(integer);
+	free(address);
+	return fine;
+}
+
+#if MPI_VERSION >= 4
+/* By counts: they have all but the number of dimensions and the order of an array. */
+static bool layout_contents_c(MPI_Datatype type, const struct layout_envelope *envelope,
+			      struct layout_made *made)
+{
+	const bool array = made->combiner == MPI_COMBINER_SUBARRAY;
+	MPI_Count *const number = made->numbers + array;
+	int *integer = calloc((size_t) envelope->integers + 1, sizeof *integer);
+	const bool fine = integer && envelope->addresses == 0 &&
+			  PMPI_Type_get_contents_c(type, envelope->integers, 0,
+						   envelope->counts, envelope->types, integer,
+						   NULL, number, made->types) == MPI_SUCCESS;
+
+	if (fine && array) {
+		number[-1] = integer[0];
+		number[envelope->counts] = integer[1];
+	}
+	made->addresses = number + 2;
+	if (fine &&
+	    (made->combiner == MPI_COMBINER_HINDEXED || made->combiner == MPI_COMBINER_STRUCT))
+		made->addresses = number + 1 + number[0];
+	free(integer);
+	return fine;
+}
+#else
+static bool layout_contents_c(MPI_Datatype type, const struct layout_envelope *envelope,
+			      struct layout_made *made)
+{
+	(void) type;
+	(void) envelope;
+	(void) made;
+	return false;
+}
+#endif
+
 static bool layout_fill(struct layout *layout, MPI_Datatype type)
 {
+	struct layout_envelope envelope;
 	struct layout_made made = {0};
-	int numbers, addresses, types;
 	MPI_Aint low, len;
 	bool fine;
 
 	if (PMPI_Type_get_extent(type, &low, &layout->extent) != MPI_SUCCESS ||
 	    PMPI_Type_get_true_extent(type, &layout->low, &len) != MPI_SUCCESS ||
-	    PMPI_Type_get_envelope(type, &numbers, &addresses, &types, &made.combiner) !=
-		    MPI_SUCCESS)
+	    !layout_ask(type, &envelope))
 		return false;
 	layout->high = layout->low + len;
+	made.combiner = envelope.combiner;
 	if (made.combiner == MPI_COMBINER_NAMED)
 		return layout_of_parts(layout, type, &made);
-
-	int *number = calloc((size_t) numbers + 1, sizeof *number);
-	MPI_Aint *address = calloc((size_t) addresses + 1, sizeof *address);
-	MPI_Datatype *part = calloc((size_t) types + 1, sizeof *part);
-
-	fine = number && address && part &&
-	       PMPI_Type_get_contents(type, numbers, addresses, types, number, address, part) ==
-		       MPI_SUCCESS;
+	/* an array's counts have two numbers around them */
+	made.numbers =
+		calloc((size_t) (envelope.integers + envelope.addresses + envelope.counts + 2),
+		       sizeof *made.numbers);
+	made.types = calloc((size_t) envelope.types + 1, sizeof *made.types);
+	fine = made.numbers && made.types &&
+	       (envelope.counts ? layout_contents_c(type, &envelope, &made)
+				: layout_contents(type, &envelope, &made));
 	if (fine) {
-		made.numbers = number;
-		made.addresses = address;
-		made.types = part;
-		fine = layout_of_types(layout, type, &made, types);
-		for (int i = 0; i < types; i++)
-			layout_free_type(part[i]);
+		fine = layout_of_types(layout, type, &made, envelope.types);
+		for (MPI_Count i = 0; i < envelope.types; i++)
+			layout_free_type(made.types[i]);
 	}
-	free(number);
-	free(address);
-	free(part);
+	free(made.numbers);
+	free(made.types);
 	return fine;
 }
 
