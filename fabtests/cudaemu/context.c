@@ -451,20 +451,6 @@ EMU_API(cuFlushGPUDirectRDMAWrites, CUflushGPUDirectRDMAWritesTarget target,
 	return CUDA_SUCCESS;
 }
 
-/* Kernels are no modules here: see kernel.h */
-#define EMU_NO_MODULES(name, ...)                                                              \
-	EMU_API(name, CUmodule *module, __VA_ARGS__)                                           \
-	{                                                                                      \
-		EMU_ENTER(EMU_NEED_CTX);                                                       \
-		return CUDA_ERROR_NO_BINARY_FOR_GPU;                                           \
-	}
-
-EMU_NO_MODULES(cuModuleLoad, const char *file)
-EMU_NO_MODULES(cuModuleLoadData, const void *image)
-EMU_NO_MODULES(cuModuleLoadDataEx, const void *image, unsigned int count, void *options,
-	       void **values)
-EMU_NO_MODULES(cuModuleLoadFatBinary, const void *image)
-
 /* Nothing else decides it: an application has no say once the driver is initialised */
 EMU_API(cuModuleGetLoadingMode, CUmoduleLoadingMode *mode)
 {

@@ -402,6 +402,7 @@ void emu_op_run(struct CUstream_st *stream, struct emu_op *op);
 void emu_run_kernel(struct CUstream_st *stream, struct emu_op *op);
 void emu_kernels_kill(const struct CUctx_st *ctx);
 struct emu_grid *emu_grid_copy(const struct emu_grid *grid, const void *args);
+void emu_kernel_load(struct CUctx_st *ctx, const void *kernel, bool waits);
 
 /* event.c */
 void emu_event_record(struct CUevent_st *event, struct CUstream_st *stream);

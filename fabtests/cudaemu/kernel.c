@@ -302,7 +302,7 @@ static bool emu_kernel_is_loaded(const struct CUctx_st *ctx, const void *kernel)
 }
 
 /* Called with the lock held. Loading waits for all that the context does, streams that wait for a value included. */
-static void emu_kernel_load(struct CUctx_st *ctx, const void *kernel, bool waits)
+void emu_kernel_load(struct CUctx_st *ctx, const void *kernel, bool waits)
 {
 	struct emu_loaded *loaded;
 

@@ -34,7 +34,7 @@ static const struct ft_symbol symbols[] = {
 	{"cuModuleLoadData", &gpu.load},
 };
 
-/* The emulator loads no modules; its streams wait as real ones do */
+/* The emulator does not know this PTX; its streams wait as real ones do */
 static const struct ft_symbol kernel_symbols[] = {
 	{"cuModuleGetFunction", &gpu.function},
 	{"cuLaunchKernel", &gpu.launch},
@@ -134,7 +134,7 @@ int busygpu_start(void *word, uint32_t value, int seconds)
 	void *module;
 	CUresult ret = gpu.load(&module, ptx);
 
-	if (ret != CUDA_ERROR_NO_BINARY_FOR_GPU) {
+	if (ret != CUDA_ERROR_INVALID_PTX) {
 		FT_TRY(ft_cuda_check(ret, "cuModuleLoadData"));
 		return launch(module, at, value, seconds);
 	}

@@ -32,6 +32,7 @@
 	X(CUDA_ERROR_ECC_UNCORRECTABLE, 214)                                                   \
 	X(CUDA_ERROR_UNSUPPORTED_LIMIT, 215)                                                   \
 	X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217)                                             \
+	X(CUDA_ERROR_INVALID_PTX, 218)                                                         \
 	X(CUDA_ERROR_INVALID_SOURCE, 300)                                                      \
 	X(CUDA_ERROR_FILE_NOT_FOUND, 301)                                                      \
 	X(CUDA_ERROR_OPERATING_SYSTEM, 304)                                                    \

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * PTX text, as a driver gets it in place of a compiled module. What this knows is what the project's own kernels
+ * (mpi/kernel.c) are written in, and all else is an error: so is a register of the wrong width, as for ptxas.
+ *
+ * Entries with parameters of 32 and 64 bits; registers .pred, .b32 and .b64; integers for immediates; x of a grid's three
+ * dimensions; no shared memory, no barriers. So threads need not run at once, and one after the other they do.
+ */
+#ifndef CUDAEMU_PTX_H
+#define CUDAEMU_PTX_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define PTX_PARAMS 16
+
+/**
+ * struct ptx_entry - a kernel of a module
+ * @width:	of each parameter, in bytes
+ * @registers:	of all kinds
+ */
+struct ptx_entry {
+	struct ptx_entry *next;
+	char name[64];
+	unsigned int params, width[PTX_PARAMS];
+	char param[PTX_PARAMS][32];
+	unsigned int registers;
+	struct ptx_op *ops;
+	size_t count;
+};
+
+/* The entries of a text, or NULL if it is wrong: what is wrong about it is on stderr. They stay. */
+struct ptx_entry *ptx_parse(const char *text);
+
+/* Runs all threads of a grid. @params: as many as the entry has, each in 64 bits */
+void ptx_run(const struct ptx_entry *entry, const uint64_t *params, unsigned int blocks,
+	     unsigned int threads);
+
+#endif /* CUDAEMU_PTX_H */

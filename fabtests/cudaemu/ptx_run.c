@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Carries PTX out. See ptx.h. */
+#include "ptx.h"
+#include "ptx_op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct ptx_thread {
+	const uint64_t *params;
+	uint64_t *registers;
+	uint32_t special[PTX_SPECIALS];
+};
+
+static uint64_t ptx_value(const struct ptx_thread *thread, const struct ptx_operand *operand)
+{
+	switch (operand->kind) {
+	case PTX_REGISTER:
+		return thread->registers[operand->value];
+	case PTX_SPECIAL:
+		return thread->special[operand->value];
+	case PTX_PARAM:
+		return thread->params[operand->value];
+	default:
+		return operand->value;
+	}
+}
+
+static float ptx_f32(uint64_t bits)
+{
+	const uint32_t low = (uint32_t) bits;
+	float value;
+
+	memcpy(&value, &low, sizeof(value));
+	return value;
+}
+
+static double ptx_f64(uint64_t bits)
+{
+	double value;
+
+	memcpy(&value, &bits, sizeof(value));
+	return value;
+}
+
+/* Both have what is written, too: so no excess of precision is kept */
+static uint64_t ptx_of_f32(float value)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	return bits;
+}
+
+static uint64_t ptx_of_f64(double value)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	return bits;
+}
+
+/* What a narrower type makes of a register's bits */
+static uint64_t ptx_narrow(uint64_t value, char type, unsigned int bits)
+{
+	if (bits == 64)
+		return value;
+	if (bits == 1)
+		return value & 1;
+	value &= (1ull << bits) - 1;
+	if (type == 's' && value >> (bits - 1))
+		value |= ~0ull << bits;
+	return value;
+}
+
+static uint64_t ptx_load(uint64_t address, char type, unsigned int bits)
+{
+	const void *at = (const void *) (uintptr_t) address;
+	uint64_t value = 0;
+
+	/* a GPU, too, ends a kernel for this */
+	if (address % (bits / 8))
+		abort();
+	memcpy(&value, at, bits / 8);
+	return ptx_narrow(value, type, bits);
+}
+
+static void ptx_store(uint64_t address, uint64_t value, unsigned int bits)
+{
+	if (address % (bits / 8))
+		abort();
+	memcpy((void *) (uintptr_t) address, &value, bits / 8);
+}
+
+/* ---- numbers ---- */
+
+static uint64_t ptx_arithmetic_float(const struct ptx_op *op, uint64_t a, uint64_t b)
+{
+	const bool add = op->code == PTX_ADD;
+
+	if (op->bits == 32)
+		return ptx_of_f32(add ? ptx_f32(a) + ptx_f32(b) : ptx_f32(a) * ptx_f32(b));
+	return ptx_of_f64(add ? ptx_f64(a) + ptx_f64(b) : ptx_f64(a) * ptx_f64(b));
+}
+
+static uint64_t ptx_arithmetic(const struct ptx_op *op, uint64_t a, uint64_t b, uint64_t c)
+{
+	if (op->type == 'f')
+		return ptx_arithmetic_float(op, a, b);
+	a = ptx_narrow(a, 'u', op->bits);
+	b = ptx_narrow(b, 'u', op->bits);
+	switch (op->code) {
+	case PTX_ADD:
+		return a + b;
+	case PTX_SUB:
+		return a - b;
+	case PTX_MAD:
+		return a * b + c;
+	case PTX_DIV:
+		return b ? a / b : ~0ull;
+	case PTX_REM:
+		return b ? a % b : a;
+	case PTX_AND:
+		return a & b;
+	case PTX_OR:
+		return a | b;
+	case PTX_XOR:
+		return a ^ b;
+	default:
+		return a * b;
+	}
+}
+
+#define PTX_COMPARE(a, b)                                                                      \
+	((code) == PTX_SETP_EQ   ? (a) == (b)                                                  \
+	 : (code) == PTX_SETP_NE ? (a) < (b) || (a) > (b)                                      \
+	 : (code) == PTX_SETP_LT ? (a) < (b)                                                   \
+	 : (code) == PTX_SETP_LE ? (a) <= (b)                                                  \
+	 : (code) == PTX_SETP_GT ? (a) > (b)                                                   \
+				 : (a) >= (b))
+
+/* What is no number is neither equal nor unequal to anything */
+static bool ptx_compare(enum ptx_code code, char type, unsigned int bits, uint64_t a,
+			uint64_t b)
+{
+	if (type == 'f')
+		return bits == 32 ? PTX_COMPARE(ptx_f32(a), ptx_f32(b))
+				  : PTX_COMPARE(ptx_f64(a), ptx_f64(b));
+	a = ptx_narrow(a, type, bits);
+	b = ptx_narrow(b, type, bits);
+	return type == 's' ? PTX_COMPARE((int64_t) a, (int64_t) b) : PTX_COMPARE(a, b);
+}
+
+/* ---- threads ---- */
+
+/* All but branches. What is written is as wide as its register. */
+static void ptx_step(struct ptx_thread *thread, const struct ptx_op *op)
+{
+	const struct ptx_operand *operand = op->operand;
+	uint64_t a, b, c, result;
+
+	if (op->code == PTX_ST) {
+		ptx_store(ptx_value(thread, &operand[0]) + (uint64_t) operand[0].offset,
+			  ptx_value(thread, &operand[1]), op->bits);
+		return;
+	}
+	a = ptx_value(thread, &operand[1]);
+	b = ptx_value(thread, &operand[2]);
+	c = ptx_value(thread, &operand[3]);
+	switch (op->code) {
+	case PTX_LD:
+		result = ptx_load(a + (uint64_t) operand[1].offset, op->type, op->bits);
+		break;
+	case PTX_LD_PARAM:
+	case PTX_MOV:
+		result = a;
+		break;
+	case PTX_SELP:
+		result = c ? a : b;
+		break;
+	case PTX_SETP_EQ:
+	case PTX_SETP_NE:
+	case PTX_SETP_LT:
+	case PTX_SETP_LE:
+	case PTX_SETP_GT:
+	case PTX_SETP_GE:
+		result = ptx_compare(op->code, op->type, op->bits, a, b);
+		break;
+	default:
+		result = ptx_arithmetic(op, a, b, c);
+	}
+	thread->registers[operand[0].value] = ptx_narrow(result, 'u', operand[0].bits);
+}
+
+static void ptx_thread_run(const struct ptx_entry *entry, struct ptx_thread *thread)
+{
+	size_t at = 0;
+
+	while (at < entry->count) {
+		const struct ptx_op *op = &entry->ops[at++];
+
+		if (op->guarded && !thread->registers[op->guard] == !op->negated)
+			continue;
+		if (op->code == PTX_RET)
+			return;
+		if (op->code == PTX_BRA)
+			at = op->target;
+		else
+			ptx_step(thread, op);
+	}
+}
+
+void ptx_run(const struct ptx_entry *entry, const uint64_t *params, unsigned int blocks,
+	     unsigned int threads)
+{
+	uint64_t registers[entry->registers + 1];
+	struct ptx_thread thread = {.params = params, .registers = registers};
+
+	thread.special[PTX_NTID] = threads;
+	thread.special[PTX_NCTAID] = blocks;
+	for (unsigned int block = 0; block < blocks; block++) {
+		for (unsigned int number = 0; number < threads; number++) {
+			thread.special[PTX_TID] = number;
+			thread.special[PTX_CTAID] = block;
+			/* nobody may rely on what is in them */
+			memset(registers, 0xdb, sizeof(registers));
+			ptx_thread_run(entry, &thread);
+		}
+	}
+}
