@@ -219,6 +219,8 @@ static const struct dev_ops gpu_ops = {
 	.window_close = gpu_window_free,
 	.stream_steps = gpu_stream_steps,
 	.loads_late = dev_none_loads_late,
+	.kernel_load = dev_none_kernel_load,
+	.queue_kernel = dev_none_queue_kernel,
 	.stream_captured = gpu_stream_captured,
 	.graph_keep = gpu_graph_keep,
 };

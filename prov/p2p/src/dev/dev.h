@@ -172,6 +172,10 @@ struct dev_step {
  * @stream_steps: has the application's @stream do these, in order, when it gets there
  * @loads_late:	what ends that a kernel is loaded when it is first launched, which may wait for kernels that run,
  *		and keeps copies of other threads from beginning; NULL: it is loaded before
+ * @kernel_load: has the driver compile PTX text, and finds the kernel that it calls @name, for queues of @mem's context. It
+ *		stays until the context goes. It waits for kernels that run, and keeps copies of other threads from
+ *		beginning: no part of progress. -FI_ENOSYS: nothing compiles it here; nothing is logged
+ * @queue_kernel: starts a kernel behind all copies of the queue. @args: where each of its arguments is; they are copied
  * @stream_captured: 1: the stream is being captured, by the capture @id, into @graph; 0: it is not
  * @graph_keep:	has @end called with @arg when a graph that is being captured, and what was made of it, is
  *		gone. @end may call no driver
@@ -230,6 +234,10 @@ struct dev_ops {
 	int (*stream_steps)(const struct dev_mem *mem, void *stream,
 			    const struct dev_step *steps, size_t count);
 	const char *(*loads_late)(void);
+	int (*kernel_load)(const struct dev_mem *mem, const char *text, const char *name,
+			   void **kernel);
+	int (*queue_kernel)(struct dev_queue *queue, void *kernel, void **args,
+			    unsigned int blocks, unsigned int threads);
 	int (*stream_captured)(void *stream, uint64_t *id, void **graph);
 	int (*graph_keep)(void *graph, void (*end)(void *arg), void *arg);
 };

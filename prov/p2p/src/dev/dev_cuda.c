@@ -356,6 +356,8 @@ const struct dev_ops dev_cuda_ops = {
 	.window_close = cuda_window_close,
 	.stream_steps = cuda_stream_steps,
 	.loads_late = cuda_loads_late,
+	.kernel_load = cuda_kernel_load,
+	.queue_kernel = cuda_queue_kernel,
 	.stream_captured = cuda_stream_captured,
 	.graph_keep = cuda_graph_keep,
 };

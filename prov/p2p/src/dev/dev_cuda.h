@@ -81,6 +81,12 @@ struct cuda_calls {
 	CUresult (*stream_synchronize)(CUstream stream);
 	CUresult (*stream_write32)(CUstream stream, CUdeviceptr ptr, uint32_t value,
 				   unsigned int flags);
+	CUresult (*module_load)(CUmodule *module, const void *image);
+	CUresult (*module_function)(CUfunction *function, CUmodule module, const char *name);
+	CUresult (*launch)(CUfunction function, unsigned int grid_x, unsigned int grid_y,
+			   unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+			   unsigned int block_z, unsigned int shared, CUstream stream,
+			   void **args, void **extra);
 	/* an enum, CUgraph, and lists that nobody asks for */
 	CUresult (*stream_capture)(CUstream stream, int *status, cuuint64_t *id, void **graph,
 				   const void **nodes, size_t *count);
@@ -215,6 +221,10 @@ void cuda_window_close(const struct dev_mem *mem, struct dev_window *window);
 int cuda_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_step *steps,
 		      size_t count);
 const char *cuda_loads_late(void);
+int cuda_kernel_load(const struct dev_mem *mem, const char *text, const char *name,
+		     void **kernel);
+int cuda_queue_kernel(struct dev_queue *base, void *kernel, void **args, unsigned int blocks,
+		      unsigned int threads);
 int cuda_stream_captured(void *stream, uint64_t *id, void **graph);
 int cuda_graph_keep(void *graph, void (*end)(void *arg), void *arg);
 

@@ -29,6 +29,8 @@
  *								reads it before it returns; to ordinary memory
  *								it returns after the copy
  * cuMemcpyBatchAsync (*)		copies together		the same
+ * cuLaunchKernel			libp2p-mpi only		puts the kernel into a stream of ours. It runs
+ *								once a multiprocessor has room for it
  * cuStreamWriteValue32,		marks, 8 bytes		the same
  *	cuStreamBatchMemOp (*)
  * cuEventRecord, cuEventQuery		marks of old devices	the same
@@ -49,6 +51,9 @@
  *	cuMemHostGetDevicePointer				the first operation posted (xfer_ready())
  *
  * What remains:
+ *
+ * cuModuleLoadData waits for every kernel of its context, and no copy begins meanwhile. Only libp2p-mpi calls it, within
+ * calls of MPI.
  *
  * Two calls wait for every kernel of their context. cuMemHostUnregister is for closing a domain.
  * cuIpcCloseMemHandle is, too. It has one use on the data path: another process has freed memory
@@ -240,6 +245,23 @@ int cuda_queue_copy(struct dev_queue *base, void *dst, const void *src, size_t l
 	ret = cuda_check(gate.cu->copy_async((CUdeviceptr) (uintptr_t) dst,
 					     (CUdeviceptr) (uintptr_t) src, len, queue->stream),
 			 "cuMemcpyAsync");
+	cuda_leave(&gate);
+	return ret;
+}
+
+int cuda_queue_kernel(struct dev_queue *base, void *kernel, void **args, unsigned int blocks,
+		      unsigned int threads)
+{
+	struct cuda_queue *queue = (struct cuda_queue *) base;
+	struct cuda_gate gate;
+	int ret;
+
+	ret = cuda_enter(base->ctx, &gate);
+	if (ret)
+		return ret;
+	ret = cuda_check(gate.cu->launch(kernel, blocks, 1, 1, threads, 1, 1, 0, queue->stream,
+					 args, NULL),
+			 "cuLaunchKernel");
 	cuda_leave(&gate);
 	return ret;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* What streams and kernels of the application share with us: memory and values. See dev.h. */
+/* What streams and kernels of the application share with us, memory and values, and kernels of ours. See dev.h. */
 #include "config.h"
 #include "dev/dev_cuda.h"
 
@@ -95,6 +95,27 @@ int cuda_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_
 		ret = cuda_check(gate.cu->stream_memops(stream, (unsigned int) count, ops, 0),
 				 "cuStreamBatchMemOp");
 	cuda_leave(&gate);
+	return ret;
+}
+
+int cuda_kernel_load(const struct dev_mem *mem, const char *text, const char *name,
+		     void **kernel)
+{
+	CUmodule module = NULL;
+	CUfunction function = NULL;
+	struct cuda_gate gate;
+	int ret = cuda_enter(mem->ctx, &gate);
+
+	if (ret)
+		return ret;
+	ret = -FI_ENOSYS;
+	if (gate.cu->module_load && gate.cu->module_function && gate.cu->launch)
+		ret = cuda_check(gate.cu->module_load(&module, text), "cuModuleLoadData");
+	if (!ret)
+		ret = cuda_check(gate.cu->module_function(&function, module, name),
+				 "cuModuleGetFunction");
+	cuda_leave(&gate);
+	*kernel = function;
 	return ret;
 }
 

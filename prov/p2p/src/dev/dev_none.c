@@ -123,6 +123,18 @@ const char *dev_none_loads_late(void)
 	return NULL;
 }
 
+int dev_none_kernel_load(const struct dev_mem *mem, const char *text, const char *name,
+			 void **kernel)
+{
+	return -FI_ENOSYS;
+}
+
+int dev_none_queue_kernel(struct dev_queue *queue, void *kernel, void **args,
+			  unsigned int blocks, unsigned int threads)
+{
+	return -FI_ENOSYS;
+}
+
 int dev_none_stream_captured(void *stream, uint64_t *id, void **graph)
 {
 	return 0;

@@ -33,6 +33,10 @@ void dev_none_window_close(const struct dev_mem *mem, struct dev_window *window)
 int dev_none_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_step *steps,
 			  size_t count);
 const char *dev_none_loads_late(void);
+int dev_none_kernel_load(const struct dev_mem *mem, const char *text, const char *name,
+			 void **kernel);
+int dev_none_queue_kernel(struct dev_queue *queue, void *kernel, void **args,
+			  unsigned int blocks, unsigned int threads);
 int dev_none_stream_captured(void *stream, uint64_t *id, void **graph);
 int dev_none_graph_keep(void *graph, void (*end)(void *arg), void *arg);
 

@@ -529,6 +529,8 @@ const struct dev_ops dev_rocr_ops = {
 	.window_close = dev_none_window_close,
 	.stream_steps = dev_none_stream_steps,
 	.loads_late = dev_none_loads_late,
+	.kernel_load = dev_none_kernel_load,
+	.queue_kernel = dev_none_queue_kernel,
 	.stream_captured = dev_none_stream_captured,
 	.graph_keep = dev_none_graph_keep,
 };
