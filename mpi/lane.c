@@ -112,6 +112,17 @@ int lane_copy(struct lane *lane, void *gpu, void *host, size_t len, bool out, co
 	return MPI_SUCCESS;
 }
 
+const struct dev_mem *lane_device(const struct lane *lane)
+{
+	return &lane->held;
+}
+
+int lane_launch(struct lane *lane, void *kernel, void **args, unsigned int blocks,
+		unsigned int threads)
+{
+	return lane->queue->ops->queue_kernel(lane->queue, kernel, args, blocks, threads);
+}
+
 int lane_close(struct lane *lane, int ret, const char **why)
 {
 	const struct dev_ops *ops = lane->queue->ops;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * Copies between GPUs and the host, and pinned host memory for them, over dev/dev.h. Both are kept for the next call. All
- * functions return MPI_SUCCESS, or an error class with @why. Any thread may call them.
+ * functions that have a @why return MPI_SUCCESS, or an error class with it. Any thread may call them.
  */
 #ifndef P2P_MPI_LANE_H
 #define P2P_MPI_LANE_H
@@ -17,7 +17,12 @@ struct lane;
 int lane_open(const struct dev_mem *mem, struct lane **lane, const char **why);
 /* Begins a copy: @out: to the GPU */
 int lane_copy(struct lane *lane, void *gpu, void *host, size_t len, bool out, const char **why);
-/* Waits for all copies, and returns @ret, or what has failed */
+/* The device, in the context that the queue is of */
+const struct dev_mem *lane_device(const struct lane *lane);
+/* Puts a kernel into the queue, behind all copies; as dev_ops.queue_kernel */
+int lane_launch(struct lane *lane, void *kernel, void **args, unsigned int blocks,
+		unsigned int threads);
+/* Waits for all copies and kernels, and returns @ret, or what has failed */
 int lane_close(struct lane *lane, int ret, const char **why);
 
 /* Host memory for copies from and to @mem's device: of the pool, up to its bound */
