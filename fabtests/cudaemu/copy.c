@@ -14,6 +14,8 @@
 #include <string.h>
 
 #define EMU_STAGED_MAX 65536
+/* CU_DEVICE_ATTRIBUTE_MAX_PITCH */
+#define EMU_PITCH_MAX 0x7fffffffu
 
 /* Does the caller sleep until the copy has run, and is its source staged? */
 struct emu_manner {
@@ -266,7 +268,8 @@ static CUresult emu_copy_2d(const CUDA_MEMCPY2D *p, unsigned int flags, CUstream
 
 	if (p->srcMemoryType == CU_MEMORYTYPE_ARRAY || p->dstMemoryType == CU_MEMORYTYPE_ARRAY)
 		return CUDA_ERROR_NOT_SUPPORTED;
-	if (copy.dpitch < copy.width || copy.spitch < copy.width)
+	if (copy.dpitch < copy.width || copy.spitch < copy.width ||
+	    copy.dpitch > EMU_PITCH_MAX || copy.spitch > EMU_PITCH_MAX)
 		return CUDA_ERROR_INVALID_VALUE;
 	copy.src =
 		p->srcMemoryType == CU_MEMORYTYPE_HOST ? (uint64_t) p->srcHost : p->srcDevice;

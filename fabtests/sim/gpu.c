@@ -197,6 +197,7 @@ static const struct dev_ops gpu_ops = {
 	.queue_open = gpu_open,
 	.queue_close = gpu_close,
 	.queue_copy = gpu_copy,
+	.queue_rows = dev_none_queue_rows,
 	.queue_batch = dev_none_queue_batch,
 	.queue_put = dev_none_queue_put,
 	.queue_mark = gpu_mark,

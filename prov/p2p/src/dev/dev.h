@@ -95,6 +95,9 @@ struct dev_step {
 /* Copies that the device is given at once, at most */
 #define DEV_BATCH 16
 
+/* Bytes from one row to the next that the device copies at once, at most */
+#define DEV_PITCH 0x7fffffffl
+
 /* Bytes that may be put to one place of the device instead of copied, at most */
 #define DEV_PUT 16
 
@@ -136,6 +139,8 @@ struct dev_step {
  *		@queue_close waits for what is in it
  * @queue_copy:	starts a copy between device and host memory, or within either, or from
  *		what ipc_open() has given
+ * @queue_rows:	as @queue_copy, for @rows rows of @len bytes; from one to the next it is @pitch bytes, up to DEV_PITCH, at
+ *		either end. -FI_ENOSYS: not by one call
  * @queue_batch: starts up to DEV_BATCH copies, between the device and pinned memory; called
  *		where it @batches
  * @queue_put:	writes up to DEV_PUT bytes each to up to DEV_BATCH places of the device, in order,
@@ -207,6 +212,8 @@ struct dev_ops {
 	int (*queue_open)(const struct dev_mem *mem, bool asks, struct dev_queue **queue);
 	void (*queue_close)(struct dev_queue *queue);
 	int (*queue_copy)(struct dev_queue *queue, void *dst, const void *src, size_t len);
+	int (*queue_rows)(struct dev_queue *queue, void *dst, const void *src, size_t len,
+			  size_t rows, size_t pitch);
 	int (*queue_batch)(struct dev_queue *queue, const struct dev_copy *copies,
 			   size_t count);
 	int (*queue_put)(struct dev_queue *queue, const struct dev_copy *copies, size_t count);

@@ -334,6 +334,7 @@ const struct dev_ops dev_cuda_ops = {
 	.queue_open = cuda_queue_open,
 	.queue_close = cuda_queue_close,
 	.queue_copy = cuda_queue_copy,
+	.queue_rows = cuda_queue_rows,
 	.queue_batch = cuda_queue_batch,
 	.queue_put = cuda_queue_put,
 	.queue_mark = cuda_queue_mark,

@@ -66,6 +66,7 @@ struct cuda_calls {
 	CUresult (*mem_alloc)(CUdeviceptr *ptr, size_t len);
 	CUresult (*mem_free)(CUdeviceptr ptr);
 	CUresult (*copy_async)(CUdeviceptr dst, CUdeviceptr src, size_t len, CUstream);
+	CUresult (*copy_rows)(const CUDA_MEMCPY2D *copy, CUstream stream);
 	CUresult (*copy_batch)(CUdeviceptr *dst, CUdeviceptr *src, size_t *len, size_t count,
 			       struct cuda_batch_attributes *attributes, size_t *first,
 			       size_t kinds, CUstream stream);
@@ -198,6 +199,8 @@ int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **bas
 void cuda_queue_close(struct dev_queue *base);
 /* Puts one copy into the queue's stream. */
 int cuda_queue_copy(struct dev_queue *base, void *dst, const void *src, size_t len);
+int cuda_queue_rows(struct dev_queue *base, void *dst, const void *src, size_t len, size_t rows,
+		    size_t pitch);
 int cuda_queue_batch(struct dev_queue *base, const struct dev_copy *copies, size_t count);
 /* Has the stream write a few bytes and the mark in one call, which is cheaper than a copy. */
 int cuda_queue_put(struct dev_queue *base, const struct dev_copy *copies, size_t count);

@@ -52,6 +52,7 @@ static const struct dl_symbol cuda_symbols[] = {
 	CUDA_CALL(mem_alloc, "cuMemAlloc_v2", NULL, 0),
 	CUDA_CALL(mem_free, "cuMemFree_v2", NULL, 0),
 	CUDA_CALL(copy_async, "cuMemcpyAsync", NULL, 0),
+	CUDA_CALL(copy_rows, "cuMemcpy2DAsync_v2", NULL, 0),
 	CUDA_CALL(copy_batch, "cuMemcpyBatchAsync_v2", NULL, 1),
 	CUDA_CALL(copy_batch_12, "cuMemcpyBatchAsync", NULL, 1),
 	CUDA_CALL(host_register, "cuMemHostRegister_v2", "cuMemHostRegister", 0),

@@ -28,7 +28,8 @@
  *								multiprocessor. From ordinary memory the call
  *								reads it before it returns; to ordinary memory
  *								it returns after the copy
- * cuMemcpyBatchAsync (*)		copies together		the same
+ * cuMemcpyBatchAsync (*),		copies together		the same
+ *	cuMemcpy2DAsync (*)
  * cuLaunchKernel			libp2p-mpi only		puts the kernel into a stream of ours. It runs
  *								once a multiprocessor has room for it
  * cuStreamWriteValue32,		marks, 8 bytes		the same
@@ -245,6 +246,31 @@ int cuda_queue_copy(struct dev_queue *base, void *dst, const void *src, size_t l
 	ret = cuda_check(gate.cu->copy_async((CUdeviceptr) (uintptr_t) dst,
 					     (CUdeviceptr) (uintptr_t) src, len, queue->stream),
 			 "cuMemcpyAsync");
+	cuda_leave(&gate);
+	return ret;
+}
+
+int cuda_queue_rows(struct dev_queue *base, void *dst, const void *src, size_t len, size_t rows,
+		    size_t pitch)
+{
+	struct cuda_queue *queue = (struct cuda_queue *) base;
+	const CUDA_MEMCPY2D copy = {
+		.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
+		.srcDevice = (CUdeviceptr) (uintptr_t) src,
+		.srcPitch = pitch,
+		.dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+		.dstDevice = (CUdeviceptr) (uintptr_t) dst,
+		.dstPitch = pitch,
+		.WidthInBytes = len,
+		.Height = rows,
+	};
+	struct cuda_gate gate;
+	int ret;
+
+	ret = cuda_enter(base->ctx, &gate);
+	if (ret)
+		return ret;
+	ret = cuda_check(gate.cu->copy_rows(&copy, queue->stream), "cuMemcpy2DAsync");
 	cuda_leave(&gate);
 	return ret;
 }

@@ -28,6 +28,12 @@ int dev_none_node(const struct dev_mem *mem)
 	return -1;
 }
 
+int dev_none_queue_rows(struct dev_queue *queue, void *dst, const void *src, size_t len,
+			size_t rows, size_t pitch)
+{
+	return -FI_ENOSYS;
+}
+
 int dev_none_queue_batch(struct dev_queue *queue, const struct dev_copy *copies, size_t count)
 {
 	return -FI_ENOSYS;

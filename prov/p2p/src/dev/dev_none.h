@@ -13,6 +13,8 @@ bool dev_none_current(struct dev_mem *mem);
 bool dev_none_gone(const void *ctx);
 int dev_none_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_t len);
 int dev_none_node(const struct dev_mem *mem);
+int dev_none_queue_rows(struct dev_queue *queue, void *dst, const void *src, size_t len,
+			size_t rows, size_t pitch);
 int dev_none_queue_batch(struct dev_queue *queue, const struct dev_copy *copies, size_t count);
 int dev_none_queue_put(struct dev_queue *queue, const struct dev_copy *copies, size_t count);
 int dev_none_ipc_export(const struct dev_mem *mem, void *handle, const char **why);

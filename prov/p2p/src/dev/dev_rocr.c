@@ -507,6 +507,7 @@ const struct dev_ops dev_rocr_ops = {
 	.queue_open = rocr_queue_open,
 	.queue_close = rocr_queue_close,
 	.queue_copy = rocr_queue_copy,
+	.queue_rows = dev_none_queue_rows,
 	.queue_batch = dev_none_queue_batch,
 	.queue_put = dev_none_queue_put,
 	.queue_mark = rocr_queue_mark,
