@@ -112,6 +112,13 @@ int lane_copy(struct lane *lane, void *gpu, void *host, size_t len, bool out, co
 	return MPI_SUCCESS;
 }
 
+bool lane_rows(struct lane *lane, void *gpu, void *host, size_t len, size_t rows, size_t pitch,
+	       bool out)
+{
+	return lane->queue->ops->queue_rows(lane->queue, out ? gpu : host, out ? host : gpu,
+					    len, rows, pitch) == 0;
+}
+
 const struct dev_mem *lane_device(const struct lane *lane)
 {
 	return &lane->held;

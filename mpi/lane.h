@@ -17,6 +17,9 @@ struct lane;
 int lane_open(const struct dev_mem *mem, struct lane **lane, const char **why);
 /* Begins a copy: @out: to the GPU */
 int lane_copy(struct lane *lane, void *gpu, void *host, size_t len, bool out, const char **why);
+/* The same for @rows rows of @len bytes, @pitch bytes apart; false: there is no such copy, and nothing has begun */
+bool lane_rows(struct lane *lane, void *gpu, void *host, size_t len, size_t rows, size_t pitch,
+	       bool out);
 /* The device, in the context that the queue is of */
 const struct dev_mem *lane_device(const struct lane *lane);
 /* Puts a kernel into the queue, behind all copies; as dev_ops.queue_kernel */

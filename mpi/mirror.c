@@ -9,8 +9,9 @@
 #include "lane.h"
 #include "mem/mem.h"
 
-/* A copy of this many bytes takes about as long as beginning another one. */
+/* A copy of this many bytes takes about as long as beginning another one, and as another row of one. */
 #define MIRROR_COPY_COST 32768
+#define MIRROR_ROW_COST 1024
 
 static const char mirror_leaves[] =
 	"the buffer is longer than the GPU's allocation that it begins in";
@@ -148,11 +149,19 @@ static int mirror_check(struct mirror *mirror, const char **why)
 
 /* ---- copies ---- */
 
+/**
+ * struct mirror_copy - copies of a mirror.
+ * @lane:	NULL: nothing is copied, but @cost counts what it takes, in bytes
+ * @at, @len, @rows, @pitch: runs that were met and not copied so far: all as long, and as far from each other
+ */
 struct mirror_copy {
 	struct mirror *mirror;
 	struct lane *lane;
 	bool out;
 	const char *why;
+	size_t cost;
+	MPI_Aint at, pitch;
+	size_t len, rows;
 };
 
 /* Bytes beyond the allocation of the first one: virtual memory has several; of types with addresses any may be the host's. */
@@ -187,41 +196,96 @@ static int mirror_range(struct mirror_copy *copy, MPI_Aint at, size_t len)
 			 &copy->why);
 }
 
-static int mirror_part_copy(struct mirror_copy *copy, const struct mirror_part *part)
+/* Copies the runs that were met. */
+static int mirror_rows(struct mirror_copy *copy)
+{
+	char *buf = copy->mirror->buf + copy->at, *host = copy->mirror->host + copy->at;
+	const size_t rows = copy->rows, span = (rows - 1) * (size_t) copy->pitch + copy->len;
+	int ret = MPI_SUCCESS;
+
+	copy->rows = 0;
+	if (!copy->lane) {
+		copy->cost += MIRROR_COPY_COST + (rows - 1) * MIRROR_ROW_COST;
+		return ret;
+	}
+	if (rows > 1 && mirror_within(&copy->mirror->mem, buf, span) &&
+	    lane_rows(copy->lane, buf, host, copy->len, rows, (size_t) copy->pitch, copy->out))
+		return ret;
+	for (size_t i = 0; i < rows && ret == MPI_SUCCESS; i++)
+		ret = mirror_range(copy, copy->at + (MPI_Aint) i * copy->pitch, copy->len);
+	return ret;
+}
+
+/* Meets a run. */
+static int mirror_run(struct mirror_copy *copy, MPI_Aint at, size_t len)
+{
+	/* from the last one */
+	const MPI_Aint way = at - copy->at - (MPI_Aint) (copy->rows - 1) * copy->pitch;
+	int ret = MPI_SUCCESS;
+
+	if (copy->rows && copy->len == len &&
+	    (copy->rows == 1 ? way >= (MPI_Aint) len && way <= DEV_PITCH
+			     : way == copy->pitch)) {
+		copy->pitch = way;
+		copy->rows++;
+		return ret;
+	}
+	if (copy->rows)
+		ret = mirror_rows(copy);
+	copy->at = at;
+	copy->len = len;
+	copy->rows = 1;
+	copy->pitch = 0;
+	return ret;
+}
+
+static int mirror_part_runs(struct mirror_copy *copy, const struct mirror_part *part)
 {
 	const struct layout *layout = part->layout;
 	int ret = MPI_SUCCESS;
 
 	if (layout->count && layout_dense(layout))
-		return mirror_range(copy, part->at + layout->runs[0].at,
-				    part->count * layout->runs[0].len);
+		return mirror_run(copy, part->at + layout->runs[0].at,
+				  part->count * layout->runs[0].len);
 	for (size_t i = 0; i < part->count && ret == MPI_SUCCESS; i++) {
 		for (size_t k = 0; k < layout->count && ret == MPI_SUCCESS; k++)
-			ret = mirror_range(copy,
-					   part->at + (MPI_Aint) i * layout->extent +
-						   layout->runs[k].at,
-					   layout->runs[k].len);
+			ret = mirror_run(copy,
+					 part->at + (MPI_Aint) i * layout->extent +
+						 layout->runs[k].at,
+					 layout->runs[k].len);
 	}
 	return ret;
 }
 
-/* Are there so many runs that all between them had better be copied as well? Nothing is written there. */
-static bool mirror_whole(const struct mirror *mirror)
+static int mirror_runs(struct mirror_copy *copy)
+{
+	const struct mirror *mirror = copy->mirror;
+	int ret = MPI_SUCCESS;
+
+	for (size_t i = 0; i < mirror->count && ret == MPI_SUCCESS; i++) {
+		if (mirror->parts[i].count)
+			ret = mirror_part_runs(copy, &mirror->parts[i]);
+	}
+	return copy->rows && ret == MPI_SUCCESS ? mirror_rows(copy) : ret;
+}
+
+/* Had all between the runs better be copied as well? Nothing is written there. */
+static bool mirror_whole(struct mirror *mirror)
 {
 	const size_t len = (size_t) (mirror->high - mirror->low);
-	size_t runs = 0;
+	struct mirror_copy count = {.mirror = mirror};
 
+	if (!mirror_within(&mirror->mem, mirror->buf + mirror->low, len))
+		return false;
+	mirror_runs(&count);
 	for (size_t i = 0; i < mirror->count; i++)
-		runs += layout_dense(mirror->parts[i].layout)
-				? 1
-				: mirror->parts[i].count * mirror->parts[i].layout->count;
-	return len / MIRROR_COPY_COST < runs &&
-	       mirror_within(&mirror->mem, mirror->buf + mirror->low, len);
+		count.cost += mirror->parts[i].count * mirror->parts[i].layout->size;
+	return len + MIRROR_COPY_COST < count.cost;
 }
 
 static int mirror_copy(struct mirror *mirror, bool out, const char **why)
 {
-	struct mirror_copy copy = {mirror, NULL, out, NULL};
+	struct mirror_copy copy = {.mirror = mirror, .out = out};
 	int ret = lane_open(&mirror->mem, &copy.lane, why);
 
 	if (ret != MPI_SUCCESS)
@@ -229,10 +293,7 @@ static int mirror_copy(struct mirror *mirror, bool out, const char **why)
 	if (!out && mirror_whole(mirror))
 		ret = mirror_range(&copy, mirror->low, (size_t) (mirror->high - mirror->low));
 	else
-		for (size_t i = 0; i < mirror->count && ret == MPI_SUCCESS; i++) {
-			if (mirror->parts[i].count)
-				ret = mirror_part_copy(&copy, &mirror->parts[i]);
-		}
+		ret = mirror_runs(&copy);
 	*why = copy.why;
 	return lane_close(copy.lane, ret, why);
 }
