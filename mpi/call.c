@@ -240,6 +240,34 @@ void call_vectors_c(struct call *call, int access, void **buf, size_t peers,
 				       .types = types});
 }
 
+void call_partitions(struct call *call, int access, void **buf, int partitions, MPI_Count count,
+		     MPI_Datatype type)
+{
+	const int before = call->count;
+	struct mirror_part *parts;
+	struct layout *layout;
+	MPI_Aint len;
+
+	if (!call_has(call, buf) || partitions <= 0 || count <= 0)
+		return;
+	parts = calloc((size_t) partitions, sizeof *parts);
+	layout = layout_get(type);
+	if (!parts || !layout || __builtin_mul_overflow(layout->extent, count, &len) ||
+	    __builtin_mul_overflow(len, partitions, &(MPI_Aint){0})) {
+		call_fail(call, layout ? MPI_ERR_COUNT : MPI_ERR_TYPE,
+			  layout ? mirror_overflows : call_no_type);
+		layout_put(layout);
+		free(parts);
+		return;
+	}
+	for (int i = 0; i < partitions; i++)
+		parts[i] = (struct mirror_part){i * len, (size_t) count, layout_hold(layout)};
+	layout_put(layout);
+	call_parts(call, access, buf, parts, (size_t) partitions);
+	if (call->count > before && !mirror_divide(call->mirrors[before]))
+		call_fail(call, MPI_ERR_NO_MEM, "no memory for what it is about");
+}
+
 /* ---- communicators ---- */
 
 static bool call_between_groups(MPI_Comm comm)

@@ -76,6 +76,9 @@ void call_vectors(struct call *call, int access, void **buf, size_t peers, const
 void call_vectors_long(struct call *call, int access, void **buf, size_t peers,
 		       const int counts[], const MPI_Aint displs[], const MPI_Datatype types[]);
 
+void call_partitions(struct call *call, int access, void **buf, int partitions, MPI_Count count,
+		     MPI_Datatype type);
+
 /* The same with the counts of MPI 4 */
 void call_vector_c(struct call *call, int access, void **buf, size_t peers,
 		   const MPI_Count counts[], const MPI_Aint displs[], MPI_Datatype type);

@@ -47,7 +47,8 @@ static int complete_end(int ret, const char *why)
 			return real(__VA_ARGS__);                                              \
 		later_take(&taken, count, requests);                                           \
 		ret = real(__VA_ARGS__);                                                       \
-		return complete_end(later_give_back(&taken, requests, ret, &why), why);        \
+		ret = later_give_back(&taken, requests, ret, &why);                            \
+		return complete_end(later_parts_ended(count, requests, ret, &why), why);       \
 	}
 
 COMPLETE(Wait, (MPI_Request * request, MPI_Status *status), (MPI_Request *, MPI_Status *), 1,
@@ -133,6 +134,63 @@ WRAPPER(Startall, (int count, MPI_Request requests[]))
 		ret = real(count, requests);
 	return complete_end(ret, why);
 }
+
+/* ---- parts of requests ---- */
+
+#if MPI_VERSION >= 4 || (defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION >= 5)
+/* What a call does that says of some parts that they are ready: from @first on to before @end, @part being the i-th one */
+#define READY(name, types, request, first, end, part, ...)                                     \
+	REAL(name, types);                                                                     \
+	const char *why = NULL;                                                                \
+	int ret = MPI_SUCCESS;                                                                 \
+                                                                                               \
+	if (!complete_begin())                                                                 \
+		return real(__VA_ARGS__);                                                      \
+	for (int i = first; i < (end) && ret == MPI_SUCCESS; i++)                              \
+		ret = later_part(request, part, &why);                                         \
+	if (ret == MPI_SUCCESS)                                                                \
+		ret = real(__VA_ARGS__);                                                       \
+	return complete_end(ret, why)
+
+WRAPPER(Pready, (int part, MPI_Request request))
+{
+	READY(Pready, (int, MPI_Request), request, part, part + 1, i, part, request);
+}
+
+WRAPPER(Pready_range, (int low, int high, MPI_Request request))
+{
+	READY(Pready_range, (int, int, MPI_Request), request, low, high + 1, i, low, high,
+	      request);
+}
+
+/* Some mpi.h declare the list as constant, and others do not, so the name is the linker's alone. */
+#define LIST(name) int name(int count, const int parts[], MPI_Request request)
+CALL_PUBLIC LIST(complete_list) __asm__("PMPI_Pready_list");
+CALL_PUBLIC LIST(complete_list_too) __asm__("MPI_Pready_list")
+	__attribute__((alias("PMPI_Pready_list")));
+CALL_PUBLIC LIST(complete_list)
+{
+	READY(Pready_list, (int, const int[], MPI_Request), request, 0, count, parts[i], count,
+	      parts, request);
+}
+
+/* Open MPI 5.0 says so of parts that have not arrived, in host memory, too: there the end copies all of them. */
+#ifndef OPEN_MPI
+WRAPPER(Parrived, (MPI_Request request, int part, int *flag))
+{
+	REAL(Parrived, (MPI_Request, int, int *) );
+	const char *why = NULL;
+	int ret;
+
+	if (!complete_begin())
+		return real(request, part, flag);
+	ret = real(request, part, flag);
+	if (ret == MPI_SUCCESS && *flag)
+		ret = later_part(request, part, &why);
+	return complete_end(ret, why);
+}
+#endif
+#endif
 
 /* ---- windows ---- */
 

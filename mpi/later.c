@@ -133,6 +133,11 @@ static struct later *later_find(MPI_Request request)
 
 /* ---- their ends ---- */
 
+static bool later_parted(const struct later *later)
+{
+	return later->count && later->mirrors[0]->moved;
+}
+
 static int later_drain(struct later *later, int ret, const char **why)
 {
 	for (int i = 0; later->active && i < later->count && ret == MPI_SUCCESS; i++)
@@ -158,7 +163,7 @@ void later_take(struct later_list *taken, int count, const MPI_Request requests[
 			later_find_locked(LATER_REQUEST, LATER_HANDLE(requests[i]), LATER_ALL,
 					  UINT64_MAX, false);
 
-		if (!later)
+		if (!later || later_parted(later))
 			continue;
 		LIST_REMOVE(later, entry);
 		LIST_INSERT_HEAD(taken, later, entry);
@@ -209,6 +214,34 @@ int later_seen(MPI_Request request, const char **why)
 	struct later *later = later_find(request);
 
 	return later ? later_drain(later, MPI_SUCCESS, why) : MPI_SUCCESS;
+}
+
+int later_part(MPI_Request request, int part, const char **why)
+{
+	struct later *later = later_find(request);
+
+	return later && later->active && later_parted(later)
+		       ? mirror_move(later->mirrors[0], (size_t) part, why)
+		       : MPI_SUCCESS;
+}
+
+int later_parts_ended(int count, const MPI_Request requests[], int ret, const char **why)
+{
+	for (int i = 0; requests && i < count; i++) {
+		struct later *later = later_find(requests[i]);
+		const char *told = NULL;
+		int error;
+
+		if (!later || !later->active || !later_parted(later) ||
+		    !later_has_ended(later, requests[i]))
+			continue;
+		error = later_drain(later, MPI_SUCCESS, &told);
+		if (told && !*why) {
+			*why = told;
+			ret = error;
+		}
+	}
+	return ret;
 }
 
 int later_start(MPI_Request request, const char **why)

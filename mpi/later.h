@@ -42,6 +42,12 @@ int later_give_back(struct later_list *taken, const MPI_Request requests[], int 
 		    const char **why);
 /* A request may be seen to be done before it is given up: it keeps the data that it brings from then on. */
 int later_seen(MPI_Request request, const char **why);
+/*
+ * Of a partitioned request: a part is ready, or has arrived. Calls that may end such ones leave them where they are, as
+ * other threads may tell of parts meanwhile: what has ended of @count requests is copied behind such a call, which has returned @ret.
+ */
+int later_part(MPI_Request request, int part, const char **why);
+int later_parts_ended(int count, const MPI_Request requests[], int ret, const char **why);
 /* A persistent request is about to begin. */
 int later_start(MPI_Request request, const char **why);
 /*

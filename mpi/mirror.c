@@ -263,7 +263,7 @@ static int mirror_runs(struct mirror_copy *copy)
 	int ret = MPI_SUCCESS;
 
 	for (size_t i = 0; i < mirror->count && ret == MPI_SUCCESS; i++) {
-		if (mirror->parts[i].count)
+		if (mirror->parts[i].count && !(mirror->moved && mirror->moved[i]))
 			ret = mirror_part_runs(copy, &mirror->parts[i]);
 	}
 	return copy->rows && ret == MPI_SUCCESS ? mirror_rows(copy) : ret;
@@ -300,12 +300,42 @@ static int mirror_copy(struct mirror *mirror, bool out, const char **why)
 
 int mirror_fill(struct mirror *mirror, const char **why)
 {
+	if (mirror->moved) {
+		memset(mirror->moved, 0, mirror->count);
+		/* what MPI is told of later need not be there yet */
+		if (!mirror->writes)
+			return MPI_SUCCESS;
+	}
 	return mirror->reads ? mirror_copy(mirror, false, why) : MPI_SUCCESS;
 }
 
 int mirror_drain(struct mirror *mirror, const char **why)
 {
 	return mirror->writes ? mirror_copy(mirror, true, why) : MPI_SUCCESS;
+}
+
+bool mirror_divide(struct mirror *mirror)
+{
+	mirror->moved = calloc(mirror->count, sizeof *mirror->moved);
+	return mirror->moved;
+}
+
+int mirror_move(struct mirror *mirror, size_t part, const char **why)
+{
+	struct mirror_copy copy = {.mirror = mirror, .out = mirror->writes};
+	int ret;
+
+	if (part >= mirror->count || mirror->moved[part])
+		return MPI_SUCCESS;
+	ret = lane_open(&mirror->mem, &copy.lane, why);
+	if (ret != MPI_SUCCESS)
+		return ret;
+	ret = mirror_part_runs(&copy, &mirror->parts[part]);
+	if (ret == MPI_SUCCESS && copy.rows)
+		ret = mirror_rows(&copy);
+	*why = copy.why;
+	mirror->moved[part] = true;
+	return lane_close(copy.lane, ret, why);
 }
 
 /* ---- a mirror ---- */
@@ -378,6 +408,7 @@ void mirror_free(struct mirror *mirror)
 				 (size_t) (mirror->high - mirror->low));
 	for (size_t i = 0; i < mirror->count; i++)
 		layout_put(mirror->parts[i].layout);
+	free(mirror->moved);
 	free(mirror->apart);
 	free(mirror->parts);
 	free(mirror);

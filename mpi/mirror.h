@@ -28,6 +28,7 @@ struct mirror_part {
  * @low, @high:	the first byte, and the one behind the last, from @buf on
  * @apart:	the data is not in one allocation, and lies far apart; else NULL
  * @reads, @writes: what MPI does
+ * @moved:	MPI is told of each part by itself: those that have been copied since the latest beginning; else NULL
  */
 struct mirror {
 	char *buf, *host;
@@ -37,6 +38,7 @@ struct mirror {
 	bool reads, writes;
 	size_t count;
 	struct mirror_part *parts;
+	bool *moved;
 };
 
 /* A mirror is not made of data without gaps. */
@@ -59,5 +61,13 @@ void mirror_free(struct mirror *mirror);
 int mirror_fill(struct mirror *mirror, const char **why);
 /* Copies what MPI has written. */
 int mirror_drain(struct mirror *mirror, const char **why);
+
+/*
+ * The parts are copied one by one: what MPI reads, when it is told that a part is ready; what it has written, when a part has
+ * arrived, or at the end. False: no memory
+ */
+bool mirror_divide(struct mirror *mirror);
+/* Copies one part, unless that has been done. */
+int mirror_move(struct mirror *mirror, size_t part, const char **why);
 
 #endif /* P2P_MPI_MIRROR_H */
