@@ -490,9 +490,9 @@ int call_split(struct call *call, int ret, MPI_File file)
 	return call_end(call, ret);
 }
 
-int call_attach(struct call *call, int ret)
+int call_attach(struct call *call, int ret, uintptr_t owner)
 {
-	if (ret == MPI_SUCCESS && call->count && !later_attached(call))
+	if (ret == MPI_SUCCESS && call->count && !later_attached(call, owner))
 		ret = call_forgotten(call);
 	return call_end(call, ret);
 }

@@ -10,6 +10,7 @@
 #include <mpi.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "mirror.h"
 #include "report.h"
@@ -112,7 +113,8 @@ int call_keep(struct call *call, int ret, const MPI_Request *request);
 int call_persist(struct call *call, int ret, const MPI_Request *request);
 int call_window(struct call *call, int ret, MPI_Win win, int target);
 int call_split(struct call *call, int ret, MPI_File file);
-int call_attach(struct call *call, int ret);
+/* @owner: what has the buffer, or 0 */
+int call_attach(struct call *call, int ret, uintptr_t owner);
 
 /* A split collective of @file has ended with @ret. */
 int call_split_end(MPI_File file, int ret);

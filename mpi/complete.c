@@ -12,6 +12,13 @@
 	CALL_PUBLIC int MPI_##name declared __attribute__((alias("PMPI_" #name)));             \
 	CALL_PUBLIC int PMPI_##name declared
 
+/* The same for the linker alone: of some calls, some mpi.h declare a list as constant, and others do not. */
+#define LINKED(name, declared)                                                                 \
+	CALL_PUBLIC int complete_P##name declared __asm__("PMPI_" #name);                      \
+	CALL_PUBLIC int complete_##name declared __asm__("MPI_" #name)                         \
+		__attribute__((alias("PMPI_" #name)));                                         \
+	CALL_PUBLIC int complete_P##name declared
+
 #define REAL(name, declared)                                                                   \
 	static int(*real) declared;                                                            \
                                                                                                \
@@ -90,6 +97,44 @@ WRAPPER(Request_get_status, (MPI_Request request, int *flag, MPI_Status *status)
 	return complete_end(ret, why);
 }
 
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+/* What such a call does: @count requests have ended, the i-th of which is @request */
+#define SEEN(name, types, count, request, ...)                                                 \
+	REAL(name, types);                                                                     \
+	const char *why = NULL;                                                                \
+	int ret;                                                                               \
+                                                                                               \
+	if (!complete_begin())                                                                 \
+		return real(__VA_ARGS__);                                                      \
+	ret = real(__VA_ARGS__);                                                               \
+	for (int i = 0, all = ret == MPI_SUCCESS ? (count) : 0; i < all && !ret; i++)          \
+		ret = later_seen(request, &why);                                               \
+	return complete_end(ret, why)
+
+LINKED(Request_get_status_all,
+       (int count, const MPI_Request requests[], int *flag, MPI_Status statuses[]))
+{
+	SEEN(Request_get_status_all, (int, const MPI_Request[], int *, MPI_Status[]),
+	     *flag ? count : 0, requests[i], count, requests, flag, statuses);
+}
+
+LINKED(Request_get_status_any,
+       (int count, const MPI_Request requests[], int *index, int *flag, MPI_Status *status))
+{
+	SEEN(Request_get_status_any, (int, const MPI_Request[], int *, int *, MPI_Status *),
+	     *flag && *index != MPI_UNDEFINED, requests[*index], count, requests, index, flag,
+	     status);
+}
+
+LINKED(Request_get_status_some, (int count, const MPI_Request requests[], int *ended,
+				 int indices[], MPI_Status statuses[]))
+{
+	SEEN(Request_get_status_some, (int, const MPI_Request[], int *, int[], MPI_Status[]),
+	     *ended == MPI_UNDEFINED ? 0 : *ended, requests[indices[i]], count, requests, ended,
+	     indices, statuses);
+}
+#endif
+
 WRAPPER(Request_free, (MPI_Request * request))
 {
 	REAL(Request_free, (MPI_Request *) );
@@ -163,12 +208,7 @@ WRAPPER(Pready_range, (int low, int high, MPI_Request request))
 	      request);
 }
 
-/* Some mpi.h declare the list as constant, and others do not, so the name is the linker's alone. */
-#define LIST(name) int name(int count, const int parts[], MPI_Request request)
-CALL_PUBLIC LIST(complete_list) __asm__("PMPI_Pready_list");
-CALL_PUBLIC LIST(complete_list_too) __asm__("MPI_Pready_list")
-	__attribute__((alias("PMPI_Pready_list")));
-CALL_PUBLIC LIST(complete_list)
+LINKED(Pready_list, (int count, const int parts[], MPI_Request request))
 {
 	READY(Pready_list, (int, const int[], MPI_Request), request, 0, count, parts[i], count,
 	      parts, request);
@@ -223,25 +263,36 @@ WINDOW(Win_free, (MPI_Win * win), (MPI_Win *), *win, LATER_ALL, win)
 
 /* ---- the buffer of MPI_Bsend ---- */
 
-#define DETACH(name, number)                                                                   \
-	WRAPPER(name, (void *buf, number *size))                                               \
+/* One for all, or one of a communicator or a session, which is @owner */
+#define DETACH(name, declared, types, owner, ...)                                              \
+	WRAPPER(name, declared)                                                                \
 	{                                                                                      \
-		REAL(name, (void *, number *) );                                               \
+		REAL(name, types);                                                             \
 		void *attached;                                                                \
 		int ret;                                                                       \
                                                                                                \
 		if (!complete_begin())                                                         \
-			return real(buf, size);                                                \
-		ret = real(buf, size);                                                         \
-		attached = ret == MPI_SUCCESS ? later_detached() : NULL;                       \
+			return real(__VA_ARGS__);                                              \
+		ret = real(__VA_ARGS__);                                                       \
+		attached = ret == MPI_SUCCESS ? later_detached((uintptr_t) (owner)) : NULL;    \
 		if (attached)                                                                  \
 			*(void **) buf = attached;                                             \
 		return complete_end(ret, NULL);                                                \
 	}
 
-DETACH(Buffer_detach, int)
+DETACH(Buffer_detach, (void *buf, int *size), (void *, int *), 0, buf, size)
 #if MPI_VERSION >= 4
-DETACH(Buffer_detach_c, MPI_Count)
+DETACH(Buffer_detach_c, (void *buf, MPI_Count *size), (void *, MPI_Count *), 0, buf, size)
+#endif
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+DETACH(Comm_detach_buffer, (MPI_Comm comm, void *buf, int *size), (MPI_Comm, void *, int *),
+       comm, comm, buf, size)
+DETACH(Comm_detach_buffer_c, (MPI_Comm comm, void *buf, MPI_Count *size),
+       (MPI_Comm, void *, MPI_Count *), comm, comm, buf, size)
+DETACH(Session_detach_buffer, (MPI_Session session, void *buf, int *size),
+       (MPI_Session, void *, int *), session, session, buf, size)
+DETACH(Session_detach_buffer_c, (MPI_Session session, void *buf, MPI_Count *size),
+       (MPI_Session, void *, MPI_Count *), session, session, buf, size)
 #endif
 
 /* ---- the answer to programs that ask, and the end ---- */

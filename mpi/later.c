@@ -99,9 +99,9 @@ bool later_file(struct call *call, MPI_File file)
 	return later_add(call, LATER_FILE, LATER_HANDLE(file), &(struct later){.active = true});
 }
 
-bool later_attached(struct call *call)
+bool later_attached(struct call *call, uintptr_t owner)
 {
-	return later_add(call, LATER_ATTACHED, 0, &(struct later){.active = false});
+	return later_add(call, LATER_ATTACHED, owner, &(struct later){.active = false});
 }
 
 /* One of that handle, or NULL; @until: its number, at most; @take: out of the table. The lock is held. */
@@ -297,13 +297,13 @@ int later_file_ended(MPI_File file, int ret, const char **why)
 	return later_all_ended(LATER_FILE, LATER_HANDLE(file), LATER_ALL, UINT64_MAX, ret, why);
 }
 
-void *later_detached(void)
+void *later_detached(uintptr_t owner)
 {
 	struct later *later;
 	void *buf;
 
 	pthread_mutex_lock(&later_table.lock);
-	later = later_find_locked(LATER_ATTACHED, 0, LATER_ALL, UINT64_MAX, true);
+	later = later_find_locked(LATER_ATTACHED, owner, LATER_ALL, UINT64_MAX, true);
 	pthread_mutex_unlock(&later_table.lock);
 	buf = later ? later->mirrors[0]->buf : NULL;
 	if (later)

@@ -24,7 +24,8 @@ LIST_HEAD(later_list, later);
 bool later_request(struct call *call, MPI_Request request, bool persistent);
 bool later_window(struct call *call, MPI_Win win, int target);
 bool later_file(struct call *call, MPI_File file);
-bool later_attached(struct call *call);
+/* @owner: a communicator, a session, or 0 */
+bool later_attached(struct call *call, uintptr_t owner);
 
 /* Is there anything at all? One load. */
 bool later_any(void);
@@ -68,6 +69,6 @@ int later_window_ended(MPI_Win win, int target, uint64_t until, int ret, const c
 int later_file_ended(MPI_File file, int ret, const char **why);
 
 /* The buffer of MPI_Bsend has been detached: the one that the application gave, or NULL if that has no mirror */
-void *later_detached(void);
+void *later_detached(uintptr_t owner);
 
 #endif /* P2P_MPI_LATER_H */

@@ -19,11 +19,14 @@
 /**
  * struct work - what a call works on.
  * @in, @out:	memory of the kind at hand, a place for each rank in both
+ * @wrong:	the call has returned what it should not
  */
 struct work {
+	const struct ft_buf *buf;
 	int *in, *out;
 	MPI_Datatype type;
 	int rank, ranks, next, last;
+	bool wrong;
 };
 
 #define WORLD MPI_COMM_WORLD
@@ -147,9 +150,66 @@ static void writes(struct work *w)
 	MPI_File_close(&file);
 }
 
+#if MPI_VERSION > 4 || MPI_SUBVERSION >= 1
+static void attaches(struct work *w)
+{
+	char *buffer = w->buf->addr + 2 * ROOM;
+	void *detached;
+	MPI_Session session;
+	int size;
+
+	MPI_Buffer_attach(MPI_BUFFER_AUTOMATIC, 0);
+	MPI_Buffer_detach(&detached, &size);
+	MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+	MPI_Session_attach_buffer(session, buffer, ROOM);
+	MPI_Comm_attach_buffer(WORLD, buffer + ROOM, ROOM);
+	MPI_Bsend(w->in, COUNT, w->type, w->next, TAG, WORLD);
+	MPI_Recv(w->out, COUNT, w->type, w->last, TAG, WORLD, MPI_STATUS_IGNORE);
+	MPI_Comm_detach_buffer(WORLD, &detached, &size);
+	w->wrong |= detached != buffer + ROOM;
+	MPI_Session_detach_buffer(session, &detached, &size);
+	w->wrong |= detached != buffer;
+	MPI_Session_finalize(&session);
+}
+
+/* The data of a receive is there when it is seen to be done, by any of these calls. */
+static void asks(struct work *w)
+{
+	char there[ROOM / 16];
+	MPI_Request requests[2];
+	int index, indices[2], done;
+
+	for (int way = 0; way < 3; way++) {
+		MPI_Irecv(w->out, COUNT, w->type, w->last, TAG, WORLD, &requests[0]);
+		MPI_Isend(w->in, COUNT, w->type, w->next, TAG, WORLD, &requests[1]);
+		for (done = 0; done < (way == 2 ? 2 : 1);) {
+			/* MPICH 4.2 makes no progress in these calls */
+			MPI_Iprobe(w->last, TAG + 1, WORLD, &index, MPI_STATUS_IGNORE);
+			if (way == 0)
+				MPI_Request_get_status_all(2, requests, &done,
+							   MPI_STATUSES_IGNORE);
+			else if (way == 1)
+				MPI_Request_get_status_any(1, requests, &index, &done,
+							   MPI_STATUS_IGNORE);
+			else
+				MPI_Request_get_status_some(2, requests, &done, indices,
+							    MPI_STATUSES_IGNORE);
+		}
+		/* a copy of what is there, which has to be all */
+		w->buf->ops->from(there, w->out, sizeof there);
+		w->buf->ops->to(w->out + ROOM / 32, there, sizeof there);
+		MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+		w->out += ROOM / 16;
+	}
+}
+#endif
+
 static void (*const calls[])(struct work *w) = {
 	sends,           replaces,  sends_buffered, adds,       scatters_sums, gathers,
 	gathers_vectors, exchanges, packs,          puts_there, writes,
+#if MPI_VERSION > 4 || MPI_SUBVERSION >= 1
+	attaches,        asks,
+#endif
 };
 
 /* ---- datatypes ---- */
@@ -186,10 +246,12 @@ static int once(struct mpi_run *run, void (*call)(struct work *w), struct work *
 	for (int i = 0; i < 2 * ROOM; i++)
 		result[i] = (char) (i * 7 + (i >> 8) + w->rank);
 	FT_TRY(buf->ops->to(buf->addr, result, 2 * ROOM));
+	w->buf = buf;
 	w->in = (int *) buf->addr;
 	w->out = (int *) (buf->addr + ROOM);
 	MPI_Barrier(WORLD);
 	call(w);
+	FT_CHECK(!w->wrong, "a buffer came back as another one");
 	return buf->ops->from(result, buf->addr, 2 * ROOM);
 }
 
@@ -229,7 +291,7 @@ int main(int argc, char **argv)
 	static const struct mpi_test test = {
 		.purpose = "MPI 4's counts of 64 bits, with libp2p-mpi",
 		.ranks = 1,
-		.pool = 2 * 4096,
+		.pool = 4 * 4096,
 		.wants = {MPI_VERSION >= 4 ? NULL : "an MPI of version 4"},
 		.run = run_all,
 	};
