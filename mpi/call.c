@@ -104,7 +104,8 @@ static void call_parts(struct call *call, int access, void **buf, struct mirror_
 	if (ret != MPI_SUCCESS)
 		call_fail(call, ret, why);
 	if (bytes) {
-		report_count(call->number, !call->gpu, mirror != NULL, bytes);
+		report_count(call->number, !call->gpu,
+			     mirror ? REPORT_BY_HOST : REPORT_AS_IT_IS, bytes);
 		call->gpu = true;
 	}
 	if (!mirror)

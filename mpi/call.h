@@ -17,6 +17,17 @@
 
 #define CALL_PUBLIC __attribute__((visibility("default")))
 
+/* Defines MPI_@name and PMPI_@name, and says MPI's own @real */
+#define WRAPPER(name, declared)                                                                \
+	CALL_PUBLIC int MPI_##name declared __attribute__((alias("PMPI_" #name)));             \
+	CALL_PUBLIC int PMPI_##name declared
+
+#define REAL(name, declared)                                                                   \
+	static int(*real) declared;                                                            \
+                                                                                               \
+	if (!real)                                                                             \
+	*(void **) &real = call_symbol("PMPI_" #name)
+
 /* What becomes of a buffer */
 #define CALL_READ 1
 #define CALL_WRITE 2

@@ -4,26 +4,16 @@
  * then what they have brought is copied to the GPU (later.h). As long as nothing waits for that they cost one load.
  */
 #include "call.h"
+#include "hidden.h"
 #include "later.h"
 #include "report.h"
 
-/* Defines MPI_@name and PMPI_@name, and says MPI's own @real */
-#define WRAPPER(name, declared)                                                                \
-	CALL_PUBLIC int MPI_##name declared __attribute__((alias("PMPI_" #name)));             \
-	CALL_PUBLIC int PMPI_##name declared
-
-/* The same for the linker alone: of some calls, some mpi.h declare a list as constant, and others do not. */
+/* As WRAPPER, for the linker alone: of some calls, some mpi.h declare a list as constant, and others do not. */
 #define LINKED(name, declared)                                                                 \
 	CALL_PUBLIC int complete_P##name declared __asm__("PMPI_" #name);                      \
 	CALL_PUBLIC int complete_##name declared __asm__("MPI_" #name)                         \
 		__attribute__((alias("PMPI_" #name)));                                         \
 	CALL_PUBLIC int complete_P##name declared
-
-#define REAL(name, declared)                                                                   \
-	static int(*real) declared;                                                            \
-                                                                                               \
-	if (!real)                                                                             \
-	*(void **) &real = call_symbol("PMPI_" #name)
 
 /* Is there something to do beside MPI's own? complete_end() follows if there is. */
 static bool complete_begin(void)
@@ -311,6 +301,7 @@ WRAPPER(Finalize, (void) )
 	if (call_enter()) {
 		later_poll(true);
 		report_print();
+		hidden_end();
 		call_leave();
 	}
 	return real();

@@ -9,13 +9,12 @@
 #include "base/conf.h"
 #include "call.h"
 
-void report_count(unsigned int number, bool first, bool by_host, size_t bytes)
+void report_count(unsigned int number, bool first, enum report_way way, size_t bytes)
 {
 	struct report_count *count = &report_counts[number];
 
 	__atomic_fetch_add(&count->calls, first, __ATOMIC_RELAXED);
-	__atomic_fetch_add(by_host ? &count->by_host : &count->as_they_are, bytes,
-			   __ATOMIC_RELAXED);
+	__atomic_fetch_add(&count->bytes[way], bytes, __ATOMIC_RELAXED);
 }
 
 /* Bytes with three digits, as "12.3 MB" */
@@ -33,7 +32,7 @@ static const char *report_bytes(uint64_t bytes, char text[16])
 
 static void report_table(const struct report_count *sums, int ranks)
 {
-	char as_they_are[16], by_host[16];
+	char as_they_are[16], by_host[16], exchanged[16];
 	unsigned int lines = 0;
 
 	fprintf(stderr, "libp2p-mpi: calls with GPU buffers, of %d ranks\n", ranks);
@@ -41,12 +40,13 @@ static void report_table(const struct report_count *sums, int ranks)
 		if (!sums[i].calls)
 			continue;
 		if (!lines++)
-			fprintf(stderr, "%-28s %12s %12s %12s\n", "call", "times",
-				"as they are", "by the host");
-		fprintf(stderr, "MPI_%-24s %12llu %12s %12s\n", report_names[i],
+			fprintf(stderr, "%-28s %12s %12s %12s %12s\n", "call", "times",
+				"as they are", "GPU to GPU", "by the host");
+		fprintf(stderr, "MPI_%-24s %12llu %12s %12s %12s\n", report_names[i],
 			(unsigned long long) sums[i].calls,
-			report_bytes(sums[i].as_they_are, as_they_are),
-			report_bytes(sums[i].by_host, by_host));
+			report_bytes(sums[i].bytes[REPORT_AS_IT_IS], as_they_are),
+			report_bytes(sums[i].bytes[REPORT_EXCHANGED], exchanged),
+			report_bytes(sums[i].bytes[REPORT_BY_HOST], by_host));
 	}
 	fputs(lines ? "By the host: through a copy in host memory. Messages without gaps go as they are: "
 		      "docs/mpi.md says which.\n"

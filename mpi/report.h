@@ -7,9 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes that went down as they were, and bytes that the host's memory stood in for */
+/* How a buffer's bytes went: down as they were; with the host's memory standing in; to other ranks by the library itself */
+enum report_way { REPORT_AS_IT_IS, REPORT_BY_HOST, REPORT_EXCHANGED, REPORT_WAYS };
+
 struct report_count {
-	uint64_t calls, as_they_are, by_host;
+	uint64_t calls, bytes[REPORT_WAYS];
 };
 
 /* Made by generate, with the wrappers: a name and a count of each */
@@ -18,7 +20,7 @@ extern const unsigned int report_calls;
 extern struct report_count report_counts[];
 
 /* A call had a buffer of @bytes; @first: no other one before */
-void report_count(unsigned int number, bool first, bool by_host, size_t bytes);
+void report_count(unsigned int number, bool first, enum report_way way, size_t bytes);
 
 /* All ranks call this: the first one prints the sums of all, if that is wished for. */
 void report_print(void);

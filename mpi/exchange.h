@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Data from ranks to ranks, where it lies: an exchange. Each rank sends a piece to each other one, and receives one, both in
+ * host memory or a GPU's; its own piece it copies. Messages are bytes on a hidden communicator (hidden.h), so that MPI hands
+ * them to libfabric unread.
+ *
+ * All ranks of a communicator make the same exchanges in the same order. A rank where something fails goes on, so that the
+ * others end, and has the error in its call.
+ */
+#ifndef P2P_MPI_EXCHANGE_H
+#define P2P_MPI_EXCHANGE_H
+
+#include <mpi.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "call.h"
+#include "dev/dev.h"
+
+/* Bytes that all ranks give or get, and each of them, at least: shorter calls are left to MPI. */
+#define EXCHANGE_LEAST 65536
+#define EXCHANGE_PIECE 4096
+/* Bytes of a message, at most */
+#define EXCHANGE_MESSAGE (1ul << 30)
+/* Peers that a rank sends to at a time, and receives from */
+#define EXCHANGE_WINDOW 8
+
+/* Of one rank */
+struct exchange_piece {
+	char *addr;
+	size_t len;
+};
+
+/* Memory of one kind: of the GPU @mem if @gpu */
+struct exchange_area {
+	char *addr;
+	bool gpu;
+	struct dev_mem mem;
+};
+
+/**
+ * struct exchange - a call that is carried out by exchanges.
+ * @call:	which one, and what has gone wrong
+ * @bytes:	how many of its data a GPU has
+ * @cannot:	this rank wants it to be left to MPI
+ */
+struct exchange {
+	struct call call;
+	MPI_Comm comm;
+	int rank, ranks;
+	size_t bytes;
+	bool cannot;
+};
+
+/**
+ * struct exchange_flow - an exchange that is under way.
+ * @out, @in:	a piece to and from each rank
+ * @from, @to:	whose memory its own pieces are in
+ * @at:		where messages begin in their pieces
+ * @begun, @ended: peers so far, in the order of their distance
+ */
+struct exchange_flow {
+	struct exchange *exchange;
+	const struct exchange_piece *out, *in;
+	const struct exchange_area *from, *to;
+	size_t at;
+	int begun, ended;
+	MPI_Request requests[EXCHANGE_WINDOW][2];
+};
+
+/* Begins a call on @comm, if that has a hidden communicator. False: it is left to MPI */
+bool exchange_open(struct exchange *exchange, unsigned int number, MPI_Comm comm);
+/* Do all ranks carry it out by exchanges? If not, it has ended. All must ask. */
+bool exchange_agreed(struct exchange *exchange);
+/* Ends it: what it returns, after the error handler */
+int exchange_close(struct exchange *exchange);
+/* Notes what has gone wrong: an error class */
+void exchange_fail(struct exchange *exchange, int error, const char *why);
+
+/* Copies from either kind of memory to either. */
+void exchange_copy(struct exchange *exchange, const struct exchange_area *to, char *dst,
+		   const struct exchange_area *from, const char *src, size_t len);
+
+/* Pieces of any length */
+void exchange_all(struct exchange *exchange, const struct exchange_piece *out,
+		  const struct exchange_area *from, const struct exchange_piece *in,
+		  const struct exchange_area *to);
+/* The same for up to EXCHANGE_MESSAGE bytes; others may be begun meanwhile. */
+void exchange_begin(struct exchange_flow *flow);
+void exchange_end(struct exchange_flow *flow);
+
+#endif /* P2P_MPI_EXCHANGE_H */

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Hidden communicators, and the calls that make communicators. See hidden.h. */
+#include "hidden.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "call.h"
+
+/* What a rank says before one is made */
+#define HIDDEN_GPU 1    /* this machine has a GPU's runtime */
+#define HIDDEN_REFUSE 2 /* not with me */
+
+/* Communicators keep theirs as attributes. */
+static int hidden_key = MPI_KEYVAL_INVALID;
+static int hidden_count;
+
+bool hidden_any(void)
+{
+	return __atomic_load_n(&hidden_count, __ATOMIC_RELAXED) != 0;
+}
+
+/* MPI's handles are numbers, or addresses: they fit an attribute */
+union hidden_handle {
+	void *value;
+	MPI_Comm comm;
+};
+
+MPI_Comm hidden_of(MPI_Comm comm)
+{
+	union hidden_handle hidden;
+	int found = 0;
+
+	if (hidden_key == MPI_KEYVAL_INVALID ||
+	    PMPI_Comm_get_attr(comm, hidden_key, &hidden.value, &found) != MPI_SUCCESS ||
+	    !found)
+		return MPI_COMM_NULL;
+	return hidden.comm;
+}
+
+/* The application's is freed. */
+static int hidden_deleted(MPI_Comm comm, int key, void *value, void *extra)
+{
+	union hidden_handle hidden = {value};
+
+	(void) comm;
+	(void) key;
+	(void) extra;
+	__atomic_sub_fetch(&hidden_count, 1, __ATOMIC_RELAXED);
+	return hidden.comm == MPI_COMM_SELF ? MPI_SUCCESS : PMPI_Comm_free(&hidden.comm);
+}
+
+/* ---- one more ---- */
+
+/* Do all ranks of @comm want one? @bits: what this one says */
+static bool hidden_agreed(MPI_Comm comm, int bits)
+{
+	return PMPI_Allreduce(MPI_IN_PLACE, &bits, 1, MPI_INT, MPI_BOR, comm) == MPI_SUCCESS &&
+	       bits == HIDDEN_GPU;
+}
+
+/*
+ * A duplicate would call the application's functions for its attributes: so this is another communicator of the same group.
+ * MPI fails on all ranks or on none.
+ */
+static MPI_Comm hidden_twin(MPI_Comm comm)
+{
+	MPI_Comm twin = MPI_COMM_NULL;
+	MPI_Group group;
+	int ranks;
+
+	if (PMPI_Comm_size(comm, &ranks) == MPI_SUCCESS && ranks == 1)
+		return MPI_COMM_SELF;
+	if (PMPI_Comm_group(comm, &group) != MPI_SUCCESS)
+		return MPI_COMM_NULL;
+	if (PMPI_Comm_create(comm, group, &twin) != MPI_SUCCESS)
+		twin = MPI_COMM_NULL;
+	PMPI_Group_free(&group);
+	return twin;
+}
+
+/* Has an error code if only this rank has failed: the others may think that all is well. */
+static int hidden_make(MPI_Comm comm, int bits)
+{
+	union hidden_handle hidden = {NULL};
+	MPI_Errhandler handler;
+	int ret = MPI_SUCCESS;
+
+	if (__atomic_load_n(&hidden_count, __ATOMIC_RELAXED) >= HIDDEN_MOST)
+		bits |= HIDDEN_REFUSE;
+	/* the application is not told that there is none */
+	PMPI_Comm_get_errhandler(comm, &handler);
+	PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+	hidden.comm = hidden_agreed(comm, bits) ? hidden_twin(comm) : MPI_COMM_NULL;
+	if (hidden.comm != MPI_COMM_NULL) {
+		if (hidden.comm != MPI_COMM_SELF)
+			PMPI_Comm_set_errhandler(hidden.comm, MPI_ERRORS_RETURN);
+		ret = PMPI_Comm_set_attr(comm, hidden_key, hidden.value);
+		__atomic_add_fetch(&hidden_count, ret == MPI_SUCCESS, __ATOMIC_RELAXED);
+	}
+	PMPI_Comm_set_errhandler(comm, handler);
+	PMPI_Errhandler_free(&handler);
+	return ret;
+}
+
+/* The programs of one mpirun need not all have this library, and mpirun-p2p gives it to the first one. */
+static bool hidden_one_program(void)
+{
+	const char *programs = getenv("OMPI_NUM_APP_CTX");
+
+	return !programs || strcmp(programs, "1") == 0;
+}
+
+void hidden_begin(void)
+{
+	const bool wanted = call_wants();
+
+	if (!hidden_one_program() || !call_enter())
+		return;
+	/* before any rank may return */
+	if (PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, hidden_deleted, &hidden_key, NULL) !=
+	    MPI_SUCCESS)
+		hidden_key = MPI_KEYVAL_INVALID;
+	hidden_make(MPI_COMM_WORLD,
+		    (dev_present ? HIDDEN_GPU : 0) |
+			    (wanted && hidden_key != MPI_KEYVAL_INVALID ? 0 : HIDDEN_REFUSE));
+	call_leave();
+}
+
+void hidden_end(void)
+{
+	if (hidden_of(MPI_COMM_WORLD) != MPI_COMM_NULL)
+		PMPI_Comm_delete_attr(MPI_COMM_WORLD, hidden_key);
+}
+
+/* ---- the calls that make communicators ---- */
+
+/* @made has come from @parent, with @ret. */
+static int hidden_follow(MPI_Comm parent, const MPI_Comm *made, int ret)
+{
+	struct call call = {.error = MPI_ERR_NO_MEM,
+			    .why = "no memory for a communicator of the library's own",
+			    .reporter = CALL_COMM(parent)};
+
+	if (ret != MPI_SUCCESS || *made == MPI_COMM_NULL ||
+	    hidden_of(parent) == MPI_COMM_NULL || !call_enter())
+		return ret;
+	ret = hidden_make(*made, HIDDEN_GPU) == MPI_SUCCESS ? MPI_SUCCESS : call_error(&call);
+	call_leave();
+	return ret;
+}
+
+/* A call that makes one out of @parent: argument by argument, so that each has the prototype of mpi.h */
+#define MAKE(name, declared, types, parent, made, ...)                                         \
+	WRAPPER(name, declared)                                                                \
+	{                                                                                      \
+		REAL(name, types);                                                             \
+		int ret = real(__VA_ARGS__);                                                   \
+                                                                                               \
+		return hidden_any() ? hidden_follow(parent, made, ret) : ret;                  \
+	}
+
+MAKE(Comm_dup, (MPI_Comm comm, MPI_Comm *made), (MPI_Comm, MPI_Comm *), comm, made, comm, made)
+MAKE(Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm *made),
+     (MPI_Comm, MPI_Info, MPI_Comm *), comm, made, comm, info, made)
+MAKE(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm *made),
+     (MPI_Comm, MPI_Group, MPI_Comm *), comm, made, comm, group, made)
+MAKE(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made),
+     (MPI_Comm, MPI_Group, int, MPI_Comm *), comm, made, comm, group, tag, made)
+MAKE(Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm *made),
+     (MPI_Comm, int, int, MPI_Comm *), comm, made, comm, color, key, made)
+MAKE(Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made),
+     (MPI_Comm, int, int, MPI_Info, MPI_Comm *), comm, made, comm, type, key, info, made)
+MAKE(Cart_create,
+     (MPI_Comm comm, int dims, const int sizes[], const int periods[], int reorder,
+      MPI_Comm *made),
+     (MPI_Comm, int, const int[], const int[], int, MPI_Comm *), comm, made, comm, dims, sizes,
+     periods, reorder, made)
+MAKE(Cart_sub, (MPI_Comm comm, const int remain[], MPI_Comm *made),
+     (MPI_Comm, const int[], MPI_Comm *), comm, made, comm, remain, made)
+MAKE(Graph_create,
+     (MPI_Comm comm, int nodes, const int index[], const int edges[], int reorder,
+      MPI_Comm *made),
+     (MPI_Comm, int, const int[], const int[], int, MPI_Comm *), comm, made, comm, nodes, index,
+     edges, reorder, made)
+MAKE(Dist_graph_create,
+     (MPI_Comm comm, int count, const int sources[], const int degrees[],
+      const int destinations[], const int weights[], MPI_Info info, int reorder,
+      MPI_Comm *made),
+     (MPI_Comm, int, const int[], const int[], const int[], const int[], MPI_Info, int,
+      MPI_Comm *),
+     comm, made, comm, count, sources, degrees, destinations, weights, info, reorder, made)
+MAKE(Dist_graph_create_adjacent,
+     (MPI_Comm comm, int in, const int sources[], const int in_weights[], int out,
+      const int destinations[], const int out_weights[], MPI_Info info, int reorder,
+      MPI_Comm *made),
+     (MPI_Comm, int, const int[], const int[], int, const int[], const int[], MPI_Info, int,
+      MPI_Comm *),
+     comm, made, comm, in, sources, in_weights, out, destinations, out_weights, info, reorder,
+     made)
+
+/* ---- the beginning ---- */
+
+WRAPPER(Init, (int *count, char ***arguments))
+{
+	REAL(Init, (int *, char ***) );
+	int ret = real(count, arguments);
+
+	if (ret == MPI_SUCCESS)
+		hidden_begin();
+	return ret;
+}
+
+WRAPPER(Init_thread, (int *count, char ***arguments, int required, int *provided))
+{
+	REAL(Init_thread, (int *, char ***, int, int *) );
+	int ret = real(count, arguments, required, provided);
+
+	if (ret == MPI_SUCCESS)
+		hidden_begin();
+	return ret;
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Communicators that the application does not see, for messages of the library's own: one beside each of the application's.
+ * It is made with that one, and freed with it. A child has one if its parent has, so that all ranks agree. There is none
+ * where no rank can have a GPU, between two groups, beside what MPI_Comm_idup() makes, nor for dynamic processes.
+ */
+#ifndef P2P_MPI_HIDDEN_H
+#define P2P_MPI_HIDDEN_H
+
+#include <mpi.h>
+#include <stdbool.h>
+
+/* A process has no more at a time: MPICH allows some 2,000 communicators. */
+#define HIDDEN_MOST 64
+
+/* Is there any? One load. */
+bool hidden_any(void);
+
+/* The one beside @comm, or MPI_COMM_NULL: all its ranks get the same answer. */
+MPI_Comm hidden_of(MPI_Comm comm);
+
+/* Beside the world: after MPI_Init(), and before MPI_Finalize(). All ranks call these. */
+void hidden_begin(void);
+void hidden_end(void);
+
+#endif /* P2P_MPI_HIDDEN_H */

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* A list of blocks in GPUs' memory, and host memory of lane.h. See scratch.h. */
+#include "scratch.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+
+#include "lane.h"
+
+/* Memory of a GPU, SCRATCH_MOST bytes. @held: the context that it is in */
+struct scratch_block {
+	SLIST_ENTRY(scratch_block) entry;
+	struct dev_mem held;
+	struct exchange_area area;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	SLIST_HEAD(, scratch_block) idle, taken;
+} scratch_blocks = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void scratch_drop(struct scratch_block *block)
+{
+	block->held.ops->device_close(block->held.ctx);
+	free(block);
+}
+
+static struct scratch_block *scratch_idle(const struct dev_mem *mem)
+{
+	struct scratch_block *block;
+
+	pthread_mutex_lock(&scratch_blocks.lock);
+	SLIST_FOREACH(block, &scratch_blocks.idle, entry)
+	{
+		if (block->held.ops == mem->ops && block->held.ordinal == mem->ordinal) {
+			SLIST_REMOVE(&scratch_blocks.idle, block, scratch_block, entry);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&scratch_blocks.lock);
+	return block;
+}
+
+static struct scratch_block *scratch_new(const struct dev_mem *mem)
+{
+	struct scratch_block *block = calloc(1, sizeof *block);
+	void *addr = NULL;
+
+	if (!block)
+		return NULL;
+	if (mem->ops->device(mem->ordinal, &block->held)) {
+		free(block);
+		return NULL;
+	}
+	if (mem->ops->alloc(&block->held, NULL, SCRATCH_MOST, &addr)) {
+		scratch_drop(block);
+		return NULL;
+	}
+	if (dev_find(addr, &block->area.mem) <= 0) {
+		mem->ops->free(&block->held, addr);
+		scratch_drop(block);
+		return NULL;
+	}
+	block->area.addr = addr;
+	block->area.gpu = true;
+	return block;
+}
+
+static struct scratch_block *scratch_block(const struct dev_mem *mem)
+{
+	struct scratch_block *block;
+
+	/* the memory has gone with its context */
+	while ((block = scratch_idle(mem)) && mem->ops->gone(block->held.ctx))
+		scratch_drop(block);
+	if (!block)
+		block = scratch_new(mem);
+	if (!block)
+		return NULL;
+	pthread_mutex_lock(&scratch_blocks.lock);
+	SLIST_INSERT_HEAD(&scratch_blocks.taken, block, entry);
+	pthread_mutex_unlock(&scratch_blocks.lock);
+	return block;
+}
+
+bool scratch_take(struct exchange_area *scratch, size_t len, const struct exchange_area *beside,
+		  bool gpu)
+{
+	struct scratch_block *block;
+	const char *why;
+
+	*scratch = (struct exchange_area){0};
+	if (beside->gpu && gpu && len <= SCRATCH_MOST) {
+		block = scratch_block(&beside->mem);
+		if (block) {
+			*scratch = block->area;
+			return true;
+		}
+	}
+	if (!beside->gpu) {
+		scratch->addr = malloc(len);
+		return scratch->addr;
+	}
+	scratch->mem = beside->mem;
+	return lane_memory(&beside->mem, len, &scratch->addr, &why) == MPI_SUCCESS;
+}
+
+void scratch_give(struct exchange_area *scratch, size_t len)
+{
+	struct scratch_block *block;
+
+	if (!scratch->mem.ops) {
+		free(scratch->addr);
+		return;
+	}
+	if (!scratch->gpu) {
+		lane_memory_free(&scratch->mem, scratch->addr, len);
+		return;
+	}
+	pthread_mutex_lock(&scratch_blocks.lock);
+	SLIST_FOREACH(block, &scratch_blocks.taken, entry)
+	{
+		if (block->area.addr == scratch->addr)
+			break;
+	}
+	SLIST_REMOVE(&scratch_blocks.taken, block, scratch_block, entry);
+	SLIST_INSERT_HEAD(&scratch_blocks.idle, block, entry);
+	pthread_mutex_unlock(&scratch_blocks.lock);
+}

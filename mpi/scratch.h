@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Memory for what comes from other ranks until it is used. That of GPUs is kept for the next call, so that other processes
+ * open it once. Any thread may call these.
+ */
+#ifndef P2P_MPI_SCRATCH_H
+#define P2P_MPI_SCRATCH_H
+
+#include "exchange.h"
+
+/* Bytes, at most */
+#define SCRATCH_MOST (32ul << 20)
+
+/*
+ * @len bytes: of the GPU that has @beside, if @gpu and it has some; else of the host, fit for copies from and to that.
+ * False: there are none.
+ */
+bool scratch_take(struct exchange_area *scratch, size_t len, const struct exchange_area *beside,
+		  bool gpu);
+void scratch_give(struct exchange_area *scratch, size_t len);
+
+#endif /* P2P_MPI_SCRATCH_H */
