@@ -712,7 +712,7 @@ part_mpi() {
 	fi
 	suite=mpi
 	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
-	run_functional plain layered cuda "net;ofi_p2p" '^mpi-(window-rdma|accumulate)'
+	run_functional plain layered cuda "net;ofi_p2p" '^mpi-.*-rdma'
 	# more ranks do the same
 	leave_out '^mpi-(any|unexpected)-4$|-8$'
 	run_functional plain layered system "tcp;ofi_rxm;ofi_p2p"

@@ -364,7 +364,7 @@ static int call_code(int error, const char *why)
 	static struct {
 		int error, code;
 		const char *why;
-	} known[16];
+	} known[32];
 	char text[MPI_MAX_ERROR_STRING];
 	int code = error;
 
@@ -389,7 +389,7 @@ static int call_code(int error, const char *why)
 	return code;
 }
 
-static int call_report(const struct call_reporter *reporter, int error, const char *why)
+int call_report(const struct call_reporter *reporter, int error, const char *why)
 {
 	const int code = call_code(error, why);
 

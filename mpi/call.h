@@ -18,11 +18,11 @@
 #define CALL_PUBLIC __attribute__((visibility("default")))
 
 /* Defines MPI_@name and PMPI_@name, and says MPI's own @real */
-#define WRAPPER(name, declared)                                                                \
+#define CALL_WRAPPER(name, declared)                                                           \
 	CALL_PUBLIC int MPI_##name declared __attribute__((alias("PMPI_" #name)));             \
 	CALL_PUBLIC int PMPI_##name declared
 
-#define REAL(name, declared)                                                                   \
+#define CALL_REAL(name, declared)                                                              \
 	static int(*real) declared;                                                            \
                                                                                                \
 	if (!real)                                                                             \
@@ -110,10 +110,11 @@ size_t call_sum_c(const MPI_Count counts[], size_t count);
 size_t call_times(size_t ranks, MPI_Count count);
 
 /*
- * What to return instead of calling MPI, after the error handler: MPI_SUCCESS if nothing has gone wrong. call_ready() copies
- * what MPI is about to read as well.
+ * What to return instead of calling MPI, after the error handler: MPI_SUCCESS if nothing has gone wrong. call_report() is for
+ * an error class of ours. call_ready() copies what MPI is about to read as well.
  */
 int call_error(struct call *call);
+int call_report(const struct call_reporter *reporter, int error, const char *why);
 int call_ready(struct call *call);
 /* With @why: tells that to MPI_COMM_WORLD's error handler, and returns its code. Else returns @ret. */
 int call_told(int ret, const char *why);

@@ -7,8 +7,10 @@
 #include "hidden.h"
 #include "later.h"
 #include "report.h"
+#include "service.h"
+#include "window.h"
 
-/* As WRAPPER, for the linker alone: of some calls, some mpi.h declare a list as constant, and others do not. */
+/* As CALL_WRAPPER, for the linker alone: of some calls, some mpi.h declare a list as constant, and others do not. */
 #define LINKED(name, declared)                                                                 \
 	CALL_PUBLIC int complete_P##name declared __asm__("PMPI_" #name);                      \
 	CALL_PUBLIC int complete_##name declared __asm__("MPI_" #name)                         \
@@ -33,9 +35,9 @@ static int complete_end(int ret, const char *why)
 
 /* One that may end some of @count requests: argument by argument, so that each has the prototype of mpi.h */
 #define COMPLETE(name, declared, types, count, requests, ...)                                  \
-	WRAPPER(name, declared)                                                                \
+	CALL_WRAPPER(name, declared)                                                           \
 	{                                                                                      \
-		REAL(name, types);                                                             \
+		CALL_REAL(name, types);                                                        \
 		struct later_list taken;                                                       \
 		const char *why = NULL;                                                        \
 		int ret;                                                                       \
@@ -73,9 +75,9 @@ COMPLETE(Testsome,
 	 (int, MPI_Request[], int *, int[], MPI_Status[]), count, requests, count, requests,
 	 ended, indices, statuses)
 
-WRAPPER(Request_get_status, (MPI_Request request, int *flag, MPI_Status *status))
+CALL_WRAPPER(Request_get_status, (MPI_Request request, int *flag, MPI_Status *status))
 {
-	REAL(Request_get_status, (MPI_Request, int *, MPI_Status *) );
+	CALL_REAL(Request_get_status, (MPI_Request, int *, MPI_Status *) );
 	const char *why = NULL;
 	int ret;
 
@@ -90,7 +92,7 @@ WRAPPER(Request_get_status, (MPI_Request request, int *flag, MPI_Status *status)
 #if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
 /* What such a call does: @count requests have ended, the i-th of which is @request */
 #define SEEN(name, types, count, request, ...)                                                 \
-	REAL(name, types);                                                                     \
+	CALL_REAL(name, types);                                                                \
 	const char *why = NULL;                                                                \
 	int ret;                                                                               \
                                                                                                \
@@ -125,9 +127,9 @@ LINKED(Request_get_status_some, (int count, const MPI_Request requests[], int *e
 }
 #endif
 
-WRAPPER(Request_free, (MPI_Request * request))
+CALL_WRAPPER(Request_free, (MPI_Request * request))
 {
-	REAL(Request_free, (MPI_Request *) );
+	CALL_REAL(Request_free, (MPI_Request *) );
 	int ret = MPI_SUCCESS;
 
 	if (!complete_begin())
@@ -141,9 +143,9 @@ WRAPPER(Request_free, (MPI_Request * request))
 
 /* ---- calls that begin them again ---- */
 
-WRAPPER(Start, (MPI_Request * request))
+CALL_WRAPPER(Start, (MPI_Request * request))
 {
-	REAL(Start, (MPI_Request *) );
+	CALL_REAL(Start, (MPI_Request *) );
 	const char *why = NULL;
 	int ret;
 
@@ -155,9 +157,9 @@ WRAPPER(Start, (MPI_Request * request))
 	return complete_end(ret, why);
 }
 
-WRAPPER(Startall, (int count, MPI_Request requests[]))
+CALL_WRAPPER(Startall, (int count, MPI_Request requests[]))
 {
-	REAL(Startall, (int, MPI_Request[]));
+	CALL_REAL(Startall, (int, MPI_Request[]));
 	const char *why = NULL;
 	int ret = MPI_SUCCESS;
 
@@ -175,7 +177,7 @@ WRAPPER(Startall, (int count, MPI_Request requests[]))
 #if MPI_VERSION >= 4 || (defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION >= 5)
 /* What a call does that says of some parts that they are ready: from @first on to before @end, @part being the i-th one */
 #define READY(name, types, request, first, end, part, ...)                                     \
-	REAL(name, types);                                                                     \
+	CALL_REAL(name, types);                                                                \
 	const char *why = NULL;                                                                \
 	int ret = MPI_SUCCESS;                                                                 \
                                                                                                \
@@ -187,12 +189,12 @@ WRAPPER(Startall, (int count, MPI_Request requests[]))
 		ret = real(__VA_ARGS__);                                                       \
 	return complete_end(ret, why)
 
-WRAPPER(Pready, (int part, MPI_Request request))
+CALL_WRAPPER(Pready, (int part, MPI_Request request))
 {
 	READY(Pready, (int, MPI_Request), request, part, part + 1, i, part, request);
 }
 
-WRAPPER(Pready_range, (int low, int high, MPI_Request request))
+CALL_WRAPPER(Pready_range, (int low, int high, MPI_Request request))
 {
 	READY(Pready_range, (int, int, MPI_Request), request, low, high + 1, i, low, high,
 	      request);
@@ -206,9 +208,9 @@ LINKED(Pready_list, (int count, const int parts[], MPI_Request request))
 
 /* Open MPI 5.0 says so of parts that have not arrived, in host memory, too: there the end copies all of them. */
 #ifndef OPEN_MPI
-WRAPPER(Parrived, (MPI_Request request, int part, int *flag))
+CALL_WRAPPER(Parrived, (MPI_Request request, int part, int *flag))
 {
-	REAL(Parrived, (MPI_Request, int, int *) );
+	CALL_REAL(Parrived, (MPI_Request, int, int *) );
 	const char *why = NULL;
 	int ret;
 
@@ -226,17 +228,18 @@ WRAPPER(Parrived, (MPI_Request request, int part, int *flag))
 
 /* A call that ends what was begun with @target: argument by argument, so that each has the prototype of mpi.h */
 #define WINDOW(name, declared, types, win, target, ...)                                        \
-	WRAPPER(name, declared)                                                                \
+	CALL_WRAPPER(name, declared)                                                           \
 	{                                                                                      \
-		REAL(name, types);                                                             \
+		CALL_REAL(name, types);                                                        \
 		const char *why = NULL;                                                        \
 		int ret;                                                                       \
                                                                                                \
+		int(*const does) types = window_find(win) ? window_##name : real;              \
 		if (!complete_begin())                                                         \
-			return real(__VA_ARGS__);                                              \
+			return does(__VA_ARGS__);                                              \
 		const MPI_Win handle = win;                                                    \
 		const uint64_t until = later_number();                                         \
-		ret = real(__VA_ARGS__);                                                       \
+		ret = does(__VA_ARGS__);                                                       \
 		return complete_end(later_window_ended(handle, target, until, ret, &why),      \
 				    why);                                                      \
 	}
@@ -255,9 +258,9 @@ WINDOW(Win_free, (MPI_Win * win), (MPI_Win *), *win, LATER_ALL, win)
 
 /* One for all, or one of a communicator or a session, which is @owner */
 #define DETACH(name, declared, types, owner, ...)                                              \
-	WRAPPER(name, declared)                                                                \
+	CALL_WRAPPER(name, declared)                                                           \
 	{                                                                                      \
-		REAL(name, types);                                                             \
+		CALL_REAL(name, types);                                                        \
 		void *attached;                                                                \
 		int ret;                                                                       \
                                                                                                \
@@ -294,14 +297,15 @@ CALL_PUBLIC int MPIX_Query_cuda_support(void)
 	return call_wants();
 }
 
-WRAPPER(Finalize, (void) )
+CALL_WRAPPER(Finalize, (void) )
 {
-	REAL(Finalize, (void) );
+	CALL_REAL(Finalize, (void) );
 
 	if (call_enter()) {
 		later_poll(true);
 		report_print();
 		hidden_end();
+		service_stop();
 		call_leave();
 	}
 	return real();

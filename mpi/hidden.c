@@ -153,9 +153,9 @@ static int hidden_follow(MPI_Comm parent, const MPI_Comm *made, int ret)
 
 /* A call that makes one out of @parent: argument by argument, so that each has the prototype of mpi.h */
 #define MAKE(name, declared, types, parent, made, ...)                                         \
-	WRAPPER(name, declared)                                                                \
+	CALL_WRAPPER(name, declared)                                                           \
 	{                                                                                      \
-		REAL(name, types);                                                             \
+		CALL_REAL(name, types);                                                        \
 		int ret = real(__VA_ARGS__);                                                   \
                                                                                                \
 		return hidden_any() ? hidden_follow(parent, made, ret) : ret;                  \
@@ -202,9 +202,9 @@ MAKE(Dist_graph_create_adjacent,
 
 /* ---- the beginning ---- */
 
-WRAPPER(Init, (int *count, char ***arguments))
+CALL_WRAPPER(Init, (int *count, char ***arguments))
 {
-	REAL(Init, (int *, char ***) );
+	CALL_REAL(Init, (int *, char ***) );
 	int ret = real(count, arguments);
 
 	if (ret == MPI_SUCCESS)
@@ -212,9 +212,9 @@ WRAPPER(Init, (int *count, char ***arguments))
 	return ret;
 }
 
-WRAPPER(Init_thread, (int *count, char ***arguments, int required, int *provided))
+CALL_WRAPPER(Init_thread, (int *count, char ***arguments, int required, int *provided))
 {
-	REAL(Init_thread, (int *, char ***, int, int *) );
+	CALL_REAL(Init_thread, (int *, char ***, int, int *) );
 	int ret = real(count, arguments, required, provided);
 
 	if (ret == MPI_SUCCESS)

@@ -64,6 +64,10 @@ static bool layout_elements(struct layout *layout, const struct layout *part, MP
 	size_t len;
 
 	layout->shifted |= part->shifted || (part->count && part->runs[0].at != 0);
+	if (count && part->size)
+		layout->leaf = layout->size == 0 || layout->leaf == part->leaf
+				       ? part->leaf
+				       : MPI_DATATYPE_NULL;
 	if (part->count == 1 && layout_dense(part))
 		return !__builtin_mul_overflow(count, part->runs[0].len, &len) &&
 		       layout_run(layout, at + part->runs[0].at, len);
@@ -216,6 +220,7 @@ static bool layout_of_parts(struct layout *layout, MPI_Datatype type,
 	case MPI_COMBINER_SUBARRAY:
 		return layout_rows(layout, made, 0, 0);
 	default:
+		layout->leaf = type;
 		if (PMPI_Type_size(type, &size) != MPI_SUCCESS || size < 0)
 			return false;
 		/* of the predefined ones, pairs have gaps */
@@ -401,6 +406,7 @@ struct layout *layout_get(MPI_Datatype type)
 	if (!layout)
 		return NULL;
 	layout->refs = 1;
+	layout->leaf = MPI_DATATYPE_NULL;
 	if (!layout_fill(layout, type)) {
 		layout_put(layout);
 		return NULL;

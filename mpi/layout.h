@@ -19,6 +19,7 @@ struct layout_run {
  * @size:	how many bytes they are
  * @extent:	from an element to the next one
  * @low, @high:	the first byte, and the one behind the last
+ * @leaf:	the predefined type that all its parts are of; MPI_DATATYPE_NULL: they are of several
  * @shifted:	it has parts that do not begin with their data: the MPI may pack it even if there are no gaps
  */
 struct layout {
@@ -27,6 +28,7 @@ struct layout {
 	size_t count, room, size;
 	struct layout_run *runs;
 	MPI_Aint extent, low, high;
+	MPI_Datatype leaf;
 };
 
 /* The layout of @type, or NULL: there is no memory, or no such type. The caller gives it back. */

@@ -112,10 +112,15 @@ static bool suits(const struct mpi_test *test, struct mpi_run *run)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Get_library_version(library, &len);
 	run->self_on_host = strstr(library, "MPICH");
-	if (is_wanted(test, library))
+	if (!is_wanted(test, library)) {
+		if (!rank)
+			ft_skip("it wants %s, and this is %.20s", test->wants[0], library);
+		return false;
+	}
+	if (!test->device || run->opts.iface != FI_HMEM_SYSTEM)
 		return true;
 	if (!rank)
-		ft_skip("it wants %s, and this is %.20s", test->wants[0], library);
+		ft_skip("it wants a device's memory");
 	return false;
 }
 
@@ -133,7 +138,7 @@ int mpi_test_main(const struct mpi_test *test, int argc, char **argv)
 		return FT_SKIP;
 	}
 	if (run_open(test, &run) || test->run(&run)) {
-		ft_err("failed (--seed %" PRIu64 ")", run.opts.seed);
+		ft_err("failed (--seed %" PRIu64 ") at %s", run.opts.seed, stage);
 		MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
 	}
 	mpi_stage(&run, "MPI_Finalize");

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * The owner's side of windows on GPU memory: what requests ask for is done here, in the service's thread. To MPI it is a
+ * thread of its own, whatever MPI's thread level. So the only call of MPI's is MPI_Reduce_local() of predefined operations
+ * and types: in Open MPI and MPICH that is a table's function, and changes nothing of MPI's own.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "call.h"
+#include "mirror.h"
+#include "window.h"
+
+/* ---- data ---- */
+
+static const struct window_region *window_region(const struct window *window,
+						 const struct layout_run *run)
+{
+	const struct window_region *region;
+
+	SLIST_FOREACH(region, &window->regions, entry)
+	{
+		/* window->base is 0 if memory was attached: then runs have addresses */
+		const uintptr_t at = (uintptr_t) window->base + (uintptr_t) run->at,
+				base = (uintptr_t) region->base;
+
+		if (at >= base && run->len <= (size_t) region->size &&
+		    at - base <= (size_t) region->size - run->len)
+			break;
+	}
+	return region;
+}
+
+/* Are the runs in the window's memory? @gpu: is some of that a GPU's? */
+static bool window_has(const struct window *window, const struct window_head *head, bool *gpu)
+{
+	const struct layout_run *runs = (const void *) (head + 1);
+	bool has = true;
+
+	*gpu = false;
+	window_lock();
+	for (uint64_t i = 0; i < head->runs && has; i++) {
+		const struct window_region *region = window_region(window, &runs[i]);
+
+		has = region;
+		*gpu = *gpu || (region && region->gpu);
+	}
+	window_unlock();
+	return has;
+}
+
+/* What the runs are, as a type's layout */
+static struct layout *window_runs(const struct window_head *head)
+{
+	const struct layout_run *runs = (const void *) (head + 1);
+	struct layout *layout = calloc(1, sizeof *layout);
+
+	if (!layout)
+		return NULL;
+	layout->refs = 1;
+	layout->leaf = MPI_DATATYPE_NULL;
+	layout->runs = malloc(head->runs * sizeof *runs);
+	if (!layout->runs) {
+		layout_put(layout);
+		return NULL;
+	}
+	memcpy(layout->runs, runs, head->runs * sizeof *runs);
+	layout->count = layout->room = head->runs;
+	layout->low = runs[0].at;
+	for (uint64_t i = 0; i < head->runs; i++) {
+		const MPI_Aint end = runs[i].at + (MPI_Aint) runs[i].len;
+
+		layout->size += runs[i].len;
+		layout->low = runs[i].at < layout->low ? runs[i].at : layout->low;
+		layout->high = i == 0 || end > layout->high ? end : layout->high;
+	}
+	layout->extent = (MPI_Aint) layout->size;
+	return layout;
+}
+
+/* @memory: of one run, or the host memory in its place; @data: of the request */
+static void window_calculate(const struct window_head *head, char *memory, const char *data,
+			     size_t len)
+{
+	if (head->kind == WINDOW_SWAP) {
+		/* two elements: what is expected, and what replaces that */
+		if (!memcmp(memory, data, len))
+			memcpy(memory, data + len, len);
+	} else if (head->calculation == WINDOW_REPLACE) {
+		memcpy(memory, data, len);
+	} else if (head->calculation != WINDOW_NO_OP) {
+		PMPI_Reduce_local(data, memory, (int) (len / head->unit),
+				  MPI_Type_f2c(head->type), window_op(head->calculation));
+	}
+}
+
+/* @memory: where runs count from; @result: of the reply, or NULL */
+static void window_apply(const struct window_head *head, char *memory, char *result)
+{
+	const struct layout_run *runs = (const void *) (head + 1);
+	const char *data = (const char *) (runs + head->runs);
+
+	for (uint64_t i = 0; i < head->runs; i++) {
+		char *at = memory + runs[i].at;
+
+		if (result) {
+			memcpy(result, at, runs[i].len);
+			result += runs[i].len;
+		}
+		window_calculate(head, at, data, runs[i].len);
+		if (head->len)
+			data += runs[i].len;
+	}
+}
+
+static struct service_message *window_answer(const struct window *window, uint64_t op,
+					     size_t len, enum window_error error)
+{
+	struct service_message *message = service_message(sizeof(struct window_head) + len);
+
+	if (message)
+		*(struct window_head *) message->data =
+			(struct window_head){.kind = WINDOW_REPLY,
+					     .rank = window->rank,
+					     .op = op,
+					     .error = error,
+					     .len = len};
+	return message;
+}
+
+void window_reply(const struct window *window, int rank, uint64_t op, enum window_error error)
+{
+	struct service_message *message = window_answer(window, op, 0, error);
+
+	if (message)
+		service_send(message, window->peers[rank].addr);
+}
+
+/* Does what @head says with the memory that @mirror stands for, if any; @part has the runs. */
+static enum window_error window_access(const struct window *window,
+				       const struct window_head *head, struct mirror *mirror,
+				       char *result)
+{
+	const bool is_data = head->kind == WINDOW_DATA;
+	const char *why;
+
+	if (!mirror) {
+		window_apply(head, window->base, result);
+		return WINDOW_FINE;
+	}
+	mirror->reads = !is_data || head->fetch || head->calculation != WINDOW_REPLACE;
+	mirror->writes = !is_data || head->calculation != WINDOW_NO_OP;
+	if (mirror_fill(mirror, &why) != MPI_SUCCESS)
+		return WINDOW_FAILED;
+	window_apply(head, mirror->host, result);
+	return mirror_drain(mirror, &why) == MPI_SUCCESS ? WINDOW_FINE : WINDOW_FAILED;
+}
+
+static enum window_error window_serve_data(const struct window *window,
+					   const struct window_head *head,
+					   struct service_message *answer)
+{
+	struct window_head *reply = (void *) answer->data;
+	struct mirror *mirror = NULL;
+	struct mirror_part *part;
+	enum window_error error;
+	const char *why;
+	size_t bytes;
+	bool gpu;
+
+	if (!window_has(window, head, &gpu))
+		return WINDOW_RANGE;
+	if (gpu) {
+		part = calloc(1, sizeof *part);
+		if (!part)
+			return WINDOW_NO_MEM;
+		part->count = 1;
+		part->layout = window_runs(head);
+		if (!part->layout) {
+			free(part);
+			return WINDOW_NO_MEM;
+		}
+		/* no mirror, no error: it is a GPU's no more */
+		if (mirror_make(&mirror, window->base, part, 1, false, &bytes, &why) !=
+			    MPI_SUCCESS ||
+		    !mirror)
+			return WINDOW_GONE;
+	}
+	error = window_access(window, head, mirror,
+			      reply->len ? answer->data + sizeof *reply : NULL);
+	if (mirror)
+		mirror_free(mirror);
+	return error;
+}
+
+/* The data of all runs */
+static size_t window_bytes(const struct window_head *head)
+{
+	const struct layout_run *runs = (const void *) (head + 1);
+	size_t bytes = 0;
+
+	for (uint64_t i = 0; i < head->runs; i++)
+		bytes += runs[i].len;
+	return bytes;
+}
+
+/* ---- locks ---- */
+
+/* Gives the lock to those who may have it, the first first. */
+void window_grant_locked(struct window *window)
+{
+	struct window_waiter *waiter;
+
+	while ((waiter = STAILQ_FIRST(&window->waiters))) {
+		if (window->exclusive || (waiter->exclusive && window->shared))
+			break;
+		if (waiter->exclusive)
+			window->exclusive = true;
+		else
+			window->shared++;
+		STAILQ_REMOVE_HEAD(&window->waiters, entry);
+		window_reply(window, waiter->rank, waiter->op, WINDOW_FINE);
+		free(waiter);
+	}
+}
+
+static void window_serve_lock(struct window *window, const struct window_head *head)
+{
+	struct window_waiter *waiter = malloc(sizeof *waiter);
+
+	if (!waiter)
+		return window_reply(window, head->rank, head->op, WINDOW_NO_MEM);
+	waiter->rank = head->rank;
+	waiter->exclusive = head->unit;
+	waiter->op = head->op;
+	window_lock();
+	STAILQ_INSERT_TAIL(&window->waiters, waiter, entry);
+	window_grant_locked(window);
+	window_unlock();
+}
+
+static void window_serve_notice(struct window *window, const struct window_head *head)
+{
+	window_lock();
+	if (head->kind == WINDOW_UNLOCK) {
+		/* it is exclusive, or there are as many as hold it */
+		if (window->exclusive)
+			window->exclusive = false;
+		else
+			window->shared--;
+		window_grant_locked(window);
+	} else if (head->kind == WINDOW_POST) {
+		window->peers[head->rank].posts++;
+	} else {
+		window->peers[head->rank].completes++;
+	}
+	window_wake();
+	window_unlock();
+	window_reply(window, head->rank, head->op, WINDOW_FINE);
+}
+
+void window_serve(struct window *window, const struct window_head *head)
+{
+	const size_t len = head->fetch ? window_bytes(head) : 0;
+	struct service_message *answer;
+	struct window_head *reply;
+
+	if (head->kind == WINDOW_LOCK)
+		return window_serve_lock(window, head);
+	if (head->kind != WINDOW_DATA && head->kind != WINDOW_SWAP)
+		return window_serve_notice(window, head);
+	answer = window_answer(window, head->op, len, WINDOW_FINE);
+	if (!answer)
+		return window_reply(window, head->rank, head->op, WINDOW_NO_MEM);
+	reply = (void *) answer->data;
+	reply->error = window_serve_data(window, head, answer);
+	service_send(answer, window->peers[head->rank].addr);
+}
