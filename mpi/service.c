@@ -88,11 +88,16 @@ static void service_wake(void)
 
 void service_send(struct service_message *message, fi_addr_t to)
 {
+	bool first;
+
 	message->to = to;
 	pthread_mutex_lock(&service.lock);
+	first = STAILQ_EMPTY(&service.waiting);
 	STAILQ_INSERT_TAIL(&service.waiting, message, entry);
 	pthread_mutex_unlock(&service.lock);
-	service_wake();
+	/* for others it is awake, or looks again soon */
+	if (first)
+		service_wake();
 }
 
 static void service_unsent(struct service_message *message)
