@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "mpi_test.h"
 
@@ -227,7 +228,7 @@ static void do_access(struct side *side, const struct access *a, int target, int
 	const MPI_Aint disp = ((MPI_Aint) side->run->rank * PART + a->disp) / unit;
 	char *const origin = side->origin[a->from], *const result = side->result[a->into];
 	MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-	int got = -1, sent = side->run->rank;
+	int got = -1, sent = side->run->rank, which, done = 0;
 
 #define ORIGIN origin, a->origin.count, a->origin.type
 #define RESULT result, a->result.count, a->result.type
@@ -252,6 +253,8 @@ static void do_access(struct side *side, const struct access *a, int target, int
 		MPI_Get_accumulate(ORIGIN, RESULT, TARGET, a->op, side->win);
 	if (a->request) {
 		MPI_Send(&sent, 1, MPI_INT, target, 7, MPI_COMM_WORLD);
+		while (!done)
+			MPI_Testany(2, requests, &which, &done, MPI_STATUS_IGNORE);
 		MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
 	}
 }
@@ -470,6 +473,33 @@ static int passive(struct side *side)
 	return numbers_end(side, numbers);
 }
 
+/* Rank 0 waits for a lock, whose holder waits for a message that rank 0 has only begun. */
+static int waiting(struct side *side)
+{
+	struct mpi_run *run = side->run;
+	MPI_Request request;
+
+	if (run->ranks == 1)
+		return 0;
+	FT_TRY(begin(side, false, 1));
+	mpi_stage(run, "a lock that waits for a message");
+	if (run->rank == 1)
+		MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, side->win);
+	MPI_Barrier(MPI_COMM_WORLD);
+	if (run->rank == 0) {
+		MPI_Isend(side->origin[0], PART, MPI_BYTE, 1, 0, MPI_COMM_WORLD, &request);
+		MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, side->win);
+		MPI_Win_unlock(1, side->win);
+		MPI_Wait(&request, MPI_STATUS_IGNORE);
+	} else if (run->rank == 1) {
+		usleep(100000);
+		MPI_Recv(side->result[0], PART, MPI_BYTE, 0, 0, MPI_COMM_WORLD,
+			 MPI_STATUS_IGNORE);
+		MPI_Win_unlock(1, side->win);
+	}
+	return end(side);
+}
+
 /* Pairs have gaps. */
 static int pairs(struct side *side)
 {
@@ -558,6 +588,22 @@ static int errors(struct side *side)
 	FT_TRY(is_error(MPI_Win_complete(win), MPI_ERR_RMA_SYNC, "no start"));
 	MPI_Barrier(MPI_COMM_WORLD);
 	return end(side);
+}
+
+/* One rank gives no window: all get the error. */
+static int no_window(struct side *side)
+{
+	struct mpi_run *run = side->run;
+	MPI_Win win = MPI_WIN_NULL;
+	int ret;
+
+	mpi_stage(run, "no window");
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	ret = MPI_Win_create(run->pool[run->kinds - 1].buf.addr, 8, run->rank ? 1 : -1,
+			     MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+	FT_CHECK(win == MPI_WIN_NULL, "there is a window");
+	return is_error(ret, MPI_ERR_DISP, "a bad unit of rank 0");
 }
 
 /* The application frees memory that a window is made of. */
@@ -666,9 +712,11 @@ static int run_all(struct mpi_run *run)
 	FT_TRY(access_all(&side, true));
 	FT_TRY(atomic(&side));
 	FT_TRY(passive(&side));
+	FT_TRY(waiting(&side));
 	FT_TRY(pairs(&side));
 	FT_TRY(attributes(&side));
 	FT_TRY(errors(&side));
+	FT_TRY(no_window(&side));
 	FT_TRY(freed(&side));
 	FT_TRY(attached(&side));
 	free(side.scratch);
