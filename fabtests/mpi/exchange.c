@@ -421,21 +421,20 @@ static int all_operations(struct mpi_run *run, const struct kind *kinds)
 {
 	char what[64];
 	struct work w;
-	int call = 0;
+	int size;
 
 	for (size_t i = 0; i < KINDS * FT_COUNT(operations); i++) {
 		const struct kind *kind = &kinds[i / FT_COUNT(operations)];
 		const struct operation *operation = &operations[i % FT_COUNT(operations)];
-		struct trial trial = {&calls[call++ % 8], kind, what, !kind->left,
-				      (size_t) call % 3 * 16};
+		struct trial trial = {&calls[i % 8], kind, what, !kind->left, i % 3 * 16};
 
 		if (!(operation->numbers & OF(kind->numbers)))
 			continue;
 		snprintf(what, sizeof what, "%s", operation->name);
-		work_init(&w, MPI_COMM_WORLD, kind, 0);
-		work_init(&w, MPI_COMM_WORLD, kind, LEAST / w.size + 7 * w.ranks);
+		MPI_Type_size(kind->type, &size);
+		work_init(&w, MPI_COMM_WORLD, kind, LEAST / size + 7 * run->ranks);
 		w.op = operation->op;
-		FT_TRY(twice(run, &trial, &w, call % 3));
+		FT_TRY(twice(run, &trial, &w, (int) (i % 3)));
 	}
 	return 0;
 }
