@@ -131,8 +131,12 @@ static bool mirror_has_part(const struct mirror *mirror, const struct mirror_par
 static int mirror_check(struct mirror *mirror, const char **why)
 {
 	const size_t len = (size_t) (mirror->high - mirror->low);
+	const struct iovec all = {mirror->buf + mirror->low, len};
+	struct dev_mem mem;
 
-	if (mirror_within(&mirror->mem, mirror->buf + mirror->low, len))
+	/* that also forgets that the host's memory was there once */
+	if ((mirror->mem.mapped || mirror_within(&mirror->mem, all.iov_base, len)) &&
+	    mem_classify(&all, 1, &mirror->mem, &mem) == 0 && mem.ops)
 		return MPI_SUCCESS;
 	if (len > APART_NEAR && !(mirror->apart = calloc(1, sizeof *mirror->apart))) {
 		*why = mirror_no_memory;

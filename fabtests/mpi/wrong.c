@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "mpi_test.h"
 
@@ -159,6 +160,26 @@ static int freed(struct mpi_run *run)
 	return all_refuse(run, next, "freed");
 }
 
+/* Where the host's memory was first: the emulator takes the place at once, and nobody knows where a GPU has it. */
+static int hosts_before(struct mpi_run *run)
+{
+	const struct ft_buf *buf = &run->pool[1].buf;
+	const size_t granule = 2 << 20, len = 3 * granule, room = len + 2 * granule;
+	char *host = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			  0),
+	     *addr = (char *) (((uintptr_t) host + granule - 1) & ~(granule - 1));
+	void *place;
+
+	FT_CHECK(host != MAP_FAILED, "no host memory");
+	MPI_Bcast(addr, NUMBERS, MPI_INT, 0, MPI_COMM_SELF);
+	munmap(host, room);
+	FT_TRY(buf->ops->alloc(len, &place));
+	MPI_Bcast(place, NUMBERS, MPI_INT, 0, MPI_COMM_SELF);
+	buf->ops->release(place);
+	return place == addr ? all_refuse(run, addr, "the host's, then a GPU's, then freed")
+			     : 0;
+}
+
 /* Its first half is in the allocation; that stays as it is. */
 static int crossing(struct mpi_run *run)
 {
@@ -240,8 +261,9 @@ static int not_looked_at(struct mpi_run *run)
 
 static int run_all(struct mpi_run *run)
 {
-	int (*const tests[])(struct mpi_run * run) = {freed, crossing, reserved, nowhere,
-						      longer_than_memory};
+	int (*const tests[])(struct mpi_run * run) = {freed,    hosts_before,
+						      crossing, reserved,
+						      nowhere,  longer_than_memory};
 
 	if (run->kinds == 1)
 		return 0;
