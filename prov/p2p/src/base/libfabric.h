@@ -28,6 +28,8 @@ struct lf_mr_dmabuf {
 	void *base_addr;
 };
 
+/* FI_BUFFERED_RECV works in 2.x, where it has no public name. */
+#define LF_BUFFERED_RECV (1ULL << 51)
 /* Applications of these APIs and later have struct fi_mr_attr with auth_key, and with iface */
 #define LF_MR_AUTH_KEY_API FI_VERSION(1, 5)
 #define LF_MR_IFACE_API FI_VERSION(1, 9)

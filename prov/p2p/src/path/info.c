@@ -204,12 +204,8 @@ static bool info_plain_from_core(const struct fi_info *hints, struct fi_info *in
 	return true;
 }
 
-/*
- * These modes change what the buffer of a receive holds, or means. The core would apply them to
- * our own receives, too. The second mode is FI_BUFFERED_RECV, which works in 2.x without a
- * public name.
- */
-#define INFO_MODES_NOT (FI_MSG_PREFIX | 1ULL << 51)
+/* These modes change what a receive's buffer holds, or means. The core would apply them to our own receives, too. */
+#define INFO_MODES_NOT (FI_MSG_PREFIX | LF_BUFFERED_RECV)
 
 /*
  * Is it FI_RX_CQ_DATA that the application has in mind, and not all modes that there are? It wants to know who has

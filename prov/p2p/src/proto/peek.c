@@ -17,6 +17,7 @@
 
 #include <rdma/fi_errno.h>
 
+#include "base/libfabric.h"
 #include "base/log.h"
 #include "proto/rndv_match.h"
 #include "proto/rndv_plain.h"
@@ -133,7 +134,7 @@ static ssize_t peek_claim(struct xfer_ep *ep, const struct p2p_op *op,
 			break;
 	}
 	/* FI_BUFFERED_RECV claims without having peeked */
-	if (!req && !(ep->ours & FI_BUFFERED_RECV) && !mem->ops)
+	if (!req && !(ep->ours & LF_BUFFERED_RECV) && !mem->ops)
 		return core_post(ep, op);
 	if (!req) {
 		P2P_WARN("FI_CLAIM with a context that no message was claimed with\n");
