@@ -3,6 +3,7 @@
  * The calls that begin requests again and end them, that synchronise windows, and that detach a buffer. MPI ends requests;
  * then what they have brought is copied to the GPU (later.h). As long as nothing waits for that they cost one load.
  */
+#include "base/conf.h"
 #include "call.h"
 #include "hidden.h"
 #include "later.h"
@@ -290,12 +291,32 @@ DETACH(Session_detach_buffer_c, (MPI_Session session, void *buf, MPI_Count *size
 
 /* ---- the answer to programs that ask, and the end ---- */
 
-/* Programs that ask take the other way if the answer is no. Open MPI declares it in mpi-ext.h. */
-CALL_PUBLIC int MPIX_Query_cuda_support(void);
-CALL_PUBLIC int MPIX_Query_cuda_support(void)
+/* Programs that ask take the other way if the answer is no. Open MPI declares some in mpi-ext.h, and MPICH others in mpi.h. */
+#define ANSWER(name, wanted)                                                                   \
+	CALL_PUBLIC int MPIX_Query_##name(void);                                               \
+	CALL_PUBLIC int MPIX_Query_##name(void)                                                \
+	{                                                                                      \
+		return call_wants() && conf.wanted;                                            \
+	}
+
+ANSWER(cuda_support, cuda)
+ANSWER(rocm_support, rocm)
+ANSWER(hip_support, rocm)
+
+#ifdef MPIX_GPU_SUPPORT_CUDA
+CALL_PUBLIC int MPIX_GPU_query_support(int kind, int *supported)
 {
-	return call_wants();
+	static int (*real)(int, int *);
+
+	if (!real)
+		*(void **) &real = call_symbol("PMPIX_GPU_query_support");
+	if (kind != MPIX_GPU_SUPPORT_CUDA && kind != MPIX_GPU_SUPPORT_HIP)
+		return real(kind, supported);
+	*supported = kind == MPIX_GPU_SUPPORT_CUDA ? MPIX_Query_cuda_support()
+						   : MPIX_Query_hip_support();
+	return MPI_SUCCESS;
 }
+#endif
 
 CALL_WRAPPER(Finalize, (void) )
 {

@@ -3,6 +3,7 @@
  * fi_p2p_mpi_later: requests and datatypes that go through host memory, and what MPI says of errors. Each rank sends to
  * itself: numbers from the host, which are received with gaps in each kind of memory.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -247,6 +248,23 @@ static int apart(struct mpi_run *run, const struct place *place)
 	return 0;
 }
 
+/* ---- programs that ask ---- */
+
+static int answers(struct mpi_run *run, const struct place *place)
+{
+	const char *const names[] = {"MPIX_Query_cuda_support", "MPIX_Query_rocm_support",
+				     "MPIX_Query_hip_support"};
+
+	(void) place;
+	for (size_t i = 0; i < FT_COUNT(names); i++) {
+		int (*asked)(void);
+
+		*(void **) &asked = dlsym(RTLD_DEFAULT, names[i]);
+		FT_CHECK(run->kinds == 1 || (asked && asked() == 1), "%s says no", names[i]);
+	}
+	return 0;
+}
+
 /* ---- the test ---- */
 
 static const struct {
@@ -260,6 +278,7 @@ static const struct {
 	{"types of Fortran's", fortran},
 	{"shifted parts", shifted},
 	{"parts far apart", apart},
+	{"answers", answers},
 };
 
 static int run_all(struct mpi_run *run)
