@@ -17,6 +17,7 @@
 #include <rdma/fi_errno.h>
 
 #include "base/libfabric.h"
+#include "base/thread.h"
 #include "call.h"
 
 /* Receives that wait at a time */
@@ -290,7 +291,7 @@ static bool service_thread(void)
 		return false;
 	for (int i = 0; i < SERVICE_RING; i++)
 		service_receive_post(&service.ring[i]);
-	return pthread_create(&service.thread, NULL, service_run, NULL) == 0;
+	return thread_start(&service.thread, "p2p-mpi", service_run, NULL) == 0;
 }
 
 static void service_close(void)
