@@ -40,7 +40,7 @@ void window_wake(void)
 	pthread_cond_broadcast(&window_table.changed);
 }
 
-void window_wait(void)
+void window_wait(const struct window *window)
 {
 	struct timespec until;
 	int any;
@@ -54,9 +54,12 @@ void window_wait(void)
 	if (pthread_cond_timedwait(&window_table.changed, &window_table.lock, &until) !=
 	    ETIMEDOUT)
 		return;
-	/* another rank may need what this one has begun before it can answer */
+	/*
+	 * Another rank may need what this one has begun before it can answer. A probe has MPI go on; in MPICH, where
+	 * there are other ranks, and nothing to be found.
+	 */
 	window_unlock();
-	PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, window_table.comm, &any, MPI_STATUS_IGNORE);
+	PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, window->comm, &any, MPI_STATUS_IGNORE);
 	window_lock();
 }
 

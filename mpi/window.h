@@ -143,7 +143,7 @@ struct window *window_find(MPI_Win win);
 /* Guards all that the service's thread shares with calls. window_wait() lets go of it for a while. */
 void window_lock(void);
 void window_unlock(void);
-void window_wait(void);
+void window_wait(const struct window *window);
 void window_wake(void);
 struct window *window_numbered_locked(uint32_t number);
 

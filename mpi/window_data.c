@@ -165,7 +165,7 @@ static void window_send(struct window_pending *pending, struct service_message *
 	message->op = pending;
 	window_lock();
 	while (window_flying && window_flying + pending->bytes > WINDOW_FLYING)
-		window_wait();
+		window_wait(pending->window);
 	window_flying += pending->bytes;
 	peer->pending++;
 	window_unlock();
@@ -227,7 +227,7 @@ int window_flush(struct window *window, int target)
 		struct window_peer *peer = &window->peers[i];
 
 		while (peer->pending)
-			window_wait();
+			window_wait(window);
 		error = error ? error : peer->error;
 		peer->error = WINDOW_FINE;
 	}
@@ -599,6 +599,7 @@ static int window_cancel(void *state, int complete)
 /* The operation that returned @ret ends now. So a request has ended when it begins, and MPI takes it like any other. */
 static int window_request_done(int ret, int target, MPI_Win win, MPI_Request *request)
 {
+	*request = MPI_REQUEST_NULL;
 	if (ret == MPI_SUCCESS && target != MPI_PROC_NULL)
 		ret = window_flush(window_find(win), target);
 	if (ret == MPI_SUCCESS)

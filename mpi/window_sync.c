@@ -223,7 +223,7 @@ static void window_await(struct window *window, const struct window_group *group
 {
 	window_lock();
 	while (!window_told_locked(window, group, kind))
-		window_wait();
+		window_wait(window);
 	window_unlock();
 }
 
