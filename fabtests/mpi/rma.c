@@ -473,6 +473,39 @@ static int passive(struct side *side)
 	return numbers_end(side, numbers);
 }
 
+/* A short accumulation comes behind a long one to the same place, and is not to get there before it. */
+static int ordered(struct side *side)
+{
+	static const int counts[] = {60000, 30000, 3000};
+	struct mpi_run *run = side->run;
+	const int target = (run->rank + 1) % run->ranks,
+		  before = (run->rank - 1 + run->ranks) % run->ranks;
+	const MPI_Aint disp = (MPI_Aint) run->rank * PART / 4;
+	const int one = 1;
+
+	FT_TRY(begin(side, false, 4));
+	mpi_stage(run, "short accumulations behind long ones");
+	MPI_Win_lock_all(0, side->win);
+	for (int i = 0; i < ROUNDS; i++) {
+		const int count = counts[i % 3];
+		int *const last = (int *) part_of(side, run->rank, before) + count - 1;
+
+		MPI_Accumulate(side->origin[0], count, MPI_INT, target, disp, count, MPI_INT,
+			       MPI_REPLACE, side->win);
+		MPI_Accumulate(&one, 1, MPI_INT, target, disp + count - 1, 1, MPI_INT, MPI_SUM,
+			       side->win);
+		MPI_Win_flush(target, side->win);
+		MPI_Barrier(MPI_COMM_WORLD);
+		memcpy(part_of(side, run->rank, before), side->origins[before],
+		       (size_t) count * 4);
+		++*last;
+		FT_TRY(check_window(side));
+		MPI_Barrier(MPI_COMM_WORLD);
+	}
+	MPI_Win_unlock_all(side->win);
+	return end(side);
+}
+
 /* Rank 0 waits for a lock, whose holder waits for a message that rank 0 has only begun. */
 static int waiting(struct side *side)
 {
@@ -711,6 +744,7 @@ static int run_all(struct mpi_run *run)
 	FT_TRY(access_all(&side, false));
 	FT_TRY(access_all(&side, true));
 	FT_TRY(atomic(&side));
+	FT_TRY(ordered(&side));
 	FT_TRY(passive(&side));
 	FT_TRY(waiting(&side));
 	FT_TRY(pairs(&side));
