@@ -197,6 +197,7 @@ struct emu_config {
 	int devices;
 	uint64_t memory;
 	unsigned int copy_latency_us;
+	unsigned int kernel_latency_ms; /* as if others had the multiprocessors */
 	double copy_gbps;
 	bool shuffle;
 	uint64_t shuffle_seed;

@@ -91,6 +91,40 @@ static void test_contexts(void **state)
 	fails(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
 }
 
+/* It ends, and the context with it */
+static int scene_bad_address(void)
+{
+	uint32_t word;
+	CUmodule module;
+	CUfunction function;
+	CUdeviceptr d, other;
+	CUcontext own;
+
+	emu_test_use(0);
+	good(cuCtxGetCurrent(&ctx));
+	good(cuCtxCreate_v2(&own, 0, 0));
+	good(cuMemAlloc_v2(&other, 1024));
+	good(cuCtxPopCurrent_v2(&own));
+	good(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	good(cuModuleLoadData(&module, adds));
+	good(cuModuleGetFunction(&function, module, "f"));
+	/* the tenth word is the last one that it touches */
+	good(cuMemAlloc_v2(&d, 11 * sizeof(word)));
+	good(launch(function, 3, d, 1));
+	good(cuStreamSynchronize(stream));
+	/* another context's */
+	good(launch(function, 3, getenv("EMU_TEST_OTHER") ? other : d + sizeof(word), 1));
+	want(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+	want(cuMemAlloc_v2(&d, 1), CUDA_ERROR_ILLEGAL_ADDRESS);
+	return 0;
+}
+
+static void test_bad_address(void **state)
+{
+	emu_test_plays("bad-address", NULL, NULL);
+	emu_test_plays("bad-address", "EMU_TEST_OTHER", "1");
+}
+
 static void test_refused(void **state)
 {
 	static const char *const wrong[] = {
@@ -157,14 +191,19 @@ static void test_capture(void **state)
 	ok(cuMemFree_v2(d));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	static const struct emu_test_scene scenes[] = {
+		{"bad-address", scene_bad_address},
+		{NULL, NULL},
+	};
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_runs),
-		cmocka_unit_test(test_contexts),
-		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_runs),        cmocka_unit_test(test_contexts),
+		cmocka_unit_test(test_bad_address), cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_capture),
 	};
 
+	if (argc == 2)
+		return emu_test_play(scenes, argv[1]);
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

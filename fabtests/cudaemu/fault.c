@@ -95,6 +95,7 @@ void emu_config_read(struct emu_config *conf)
 		conf->devices = EMU_MAX_DEVICES;
 	conf->memory = (uint64_t) emu_env_number("CUDAEMU_MEMORY_MB", 2048) << 20;
 	conf->copy_latency_us = (unsigned int) emu_env_number("CUDAEMU_COPY_LATENCY_US", 0);
+	conf->kernel_latency_ms = (unsigned int) emu_env_number("CUDAEMU_KERNEL_LATENCY_MS", 0);
 	conf->copy_gbps = gbps ? strtod(gbps, NULL) : 0;
 	conf->shuffle = getenv("CUDAEMU_SHUFFLE") != NULL;
 	conf->shuffle_seed = emu_env_number("CUDAEMU_SHUFFLE", 0);

@@ -14,6 +14,8 @@
 
 struct emu_grid {
 	void (*fn)(void *args);
+	/* instead of it, and of a process: what runs all of the grid here; false: it has gone wrong */
+	bool (*here)(const struct CUstream_st *stream, const void *args);
 	void *args;
 	size_t size; /* of the arguments */
 	struct cudaemu_dim3 grid, block;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Kernels: launched in stream order, each in a process of its own. See kernel.h for what such a
- * process sees.
+ * Kernels: launched in stream order, each in a process of its own, but those of modules (module.c). See kernel.h for what
+ * such a process sees.
  *
  *	stream reaches the kernel --> fork --> device memory is mapped --> a thread for each one of the grid
  *	          |                                                                      |
@@ -254,7 +254,11 @@ void emu_run_kernel(struct CUstream_st *stream, struct emu_op *op)
 					     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CUresult rc = CUDA_ERROR_LAUNCH_FAILED;
 
-	if (progress != MAP_FAILED && emu_kernel_start(stream, op, progress) > 0)
+	usleep(1000 * emu.conf.kernel_latency_ms);
+	if (op->grid->here)
+		rc = op->grid->here(stream, op->grid->args) ? CUDA_SUCCESS
+							    : CUDA_ERROR_ILLEGAL_ADDRESS;
+	else if (progress != MAP_FAILED && emu_kernel_start(stream, op, progress) > 0)
 		rc = emu_kernel_wait(stream, progress);
 	else
 		perror("cudaemu: no process for a kernel");

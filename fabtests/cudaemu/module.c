@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Modules of PTX text, and the launch of what is in them: see ptx.h. No compiled image suits an emulated device.
+ * Modules of PTX text, and the launch of what is in them: see ptx.h. No compiled image suits an emulated device. Their
+ * kernels need no process, as each access is looked up.
  *
  * A module belongs to the context that was current when it was loaded. Loading waits for the kernels that run there,
  * lazily or eagerly, and holds up other threads' copies meanwhile; a first launch does not (rules.h200).
@@ -9,6 +10,7 @@
 #include "grid.h"
 #include "ptx.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,20 +165,86 @@ struct emu_launch {
 	uint64_t params[PTX_PARAMS];
 };
 
-/* One thread does what all of the grid would: the text has nothing that needs them at once */
-static void emu_launch_run(void *arg)
-{
-	const struct emu_launch *launch = arg;
+/* What a kernel may touch: memory of the device in its context, what is mapped for the device, and pinned memory */
+struct emu_reach {
+	size_t count;
+	struct emu_reach_part {
+		uint64_t base;
+		size_t size;
+		char *rw;
+		bool read_only;
+	} parts[];
+};
 
-	ptx_run(launch->entry, launch->params, launch->blocks, launch->threads);
+static bool emu_reaches(const struct CUctx_st *ctx, const struct emu_alloc *alloc)
+{
+	if (emu_alloc_is_host(alloc) || !alloc->ctx || alloc->kind == EMU_MANAGED)
+		return emu_access(alloc, ctx->dev);
+	return alloc->ctx == ctx || (alloc->dev != ctx->dev && ctx->peers >> alloc->dev & 1);
+}
+
+static struct emu_reach *emu_reach_new(const struct CUctx_st *ctx)
+{
+	struct emu_reach *reach;
+
+	pthread_mutex_lock(&emu.lock);
+	reach = malloc(sizeof(*reach) + emu.nallocs * sizeof(reach->parts[0]));
+	if (!reach)
+		abort();
+	reach->count = 0;
+	for (size_t i = 0; i < emu.nallocs; i++) {
+		const struct emu_alloc *alloc = emu.allocs[i];
+
+		if (!emu_reaches(ctx, alloc))
+			continue;
+		reach->parts[reach->count++] =
+			(struct emu_reach_part){alloc->base, alloc->size, alloc->rw,
+						emu_access(alloc, ctx->dev) ==
+							CU_MEM_ACCESS_FLAGS_PROT_READ};
+	}
+	pthread_mutex_unlock(&emu.lock);
+	return reach;
+}
+
+static char *emu_reach(const void *memory, uint64_t address, size_t len, bool writes)
+{
+	const struct emu_reach *reach = memory;
+	size_t first = 0, end = reach->count;
+
+	/* the last one that begins no later; they are sorted */
+	while (end - first > 1) {
+		const size_t middle = (first + end) / 2;
+
+		if (reach->parts[middle].base <= address)
+			first = middle;
+		else
+			end = middle;
+	}
+	if (first == end || address < reach->parts[first].base ||
+	    address - reach->parts[first].base + len > reach->parts[first].size ||
+	    (writes && reach->parts[first].read_only))
+		return NULL;
+	return reach->parts[first].rw + (address - reach->parts[first].base);
+}
+
+static bool emu_launch_run(const struct CUstream_st *stream, const void *args)
+{
+	const struct emu_launch *launch = args;
+	struct emu_reach *reach = emu_reach_new(stream->ctx);
+	const struct ptx_grid grid = {launch->entry,   launch->params, launch->blocks,
+				      launch->threads, emu_reach,      reach};
+	const bool fine = ptx_run(&grid);
+
+	if (!fine)
+		fprintf(stderr, "cudaemu: the kernel %s touches what it may not\n",
+			launch->entry->name);
+	free(reach);
+	return fine;
 }
 
 static struct emu_op *emu_launch_op(const struct emu_launch *launch)
 {
-	const struct emu_grid grid = {.fn = emu_launch_run,
-				      .size = sizeof(*launch),
-				      .grid = {1, 1, 1},
-				      .block = {1, 1, 1}};
+	const struct emu_grid grid = {.here = emu_launch_run, .size = sizeof(*launch)};
 	struct emu_op *op = emu_op_new(EMU_OP_KERNEL);
 
 	op->grid = emu_grid_copy(&grid, launch);

@@ -41,6 +41,8 @@ static const struct ptx_form {
 	{"ld.param", "u32 u64", PTX_LD_PARAM, 1},
 	{"ld.global", "u8 s8 u16 s16 u32 s32 u64 s64", PTX_LD, 1},
 	{"st.global", "u8 u16 u32 u64", PTX_ST, 1},
+	{"ld.volatile.global", "u32 u64", PTX_LD, 1},
+	{"st.volatile.global", "u32 u64", PTX_ST, 1},
 	{"mov", "u32 u64", PTX_MOV, 1},
 	{"add", "u32 s32 u64 s64", PTX_ADD, 2},
 	{"add.rn", "f32 f64", PTX_ADD, 2},
@@ -280,6 +282,10 @@ static bool ptx_instruction(struct ptx_reader *reader)
 	}
 	if (!strcmp(reader->token, "ret"))
 		return ptx_expect(reader, ";");
+	if (!strcmp(reader->token, "membar.sys")) {
+		op->code = PTX_MEMBAR;
+		return ptx_expect(reader, ";");
+	}
 	if (!strcmp(reader->token, "bra")) {
 		op->code = PTX_BRA;
 		ptx_next(reader);

@@ -9,6 +9,7 @@
 #ifndef CUDAEMU_PTX_H
 #define CUDAEMU_PTX_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,8 +33,23 @@ struct ptx_entry {
 /* The entries of a text, or NULL if it is wrong: what is wrong about it is on stderr. They stay. */
 struct ptx_entry *ptx_parse(const char *text);
 
-/* Runs all threads of a grid. @params: as many as the entry has, each in 64 bits */
-void ptx_run(const struct ptx_entry *entry, const uint64_t *params, unsigned int blocks,
-	     unsigned int threads);
+/* Where @len bytes at an address of the device are here; NULL: a kernel may not touch them */
+typedef char *ptx_reach(const void *memory, uint64_t address, size_t len, bool writes);
+
+/**
+ * struct ptx_grid - a kernel that runs.
+ * @params:	as many as the entry has, each in 64 bits
+ * @memory:	what @reach gets
+ */
+struct ptx_grid {
+	const struct ptx_entry *entry;
+	const uint64_t *params;
+	unsigned int blocks, threads;
+	ptx_reach *reach;
+	const void *memory;
+};
+
+/* Runs all threads of a grid. False: one has touched what it may not, and the others have not run. */
+bool ptx_run(const struct ptx_grid *grid);
 
 #endif /* CUDAEMU_PTX_H */

@@ -29,6 +29,7 @@ enum ptx_code {
 	PTX_SETP_GT,
 	PTX_SETP_GE,
 	PTX_SELP,
+	PTX_MEMBAR,
 	PTX_BRA,
 	PTX_RET,
 };

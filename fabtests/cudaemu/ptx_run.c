@@ -3,11 +3,10 @@
 #include "ptx.h"
 #include "ptx_op.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 struct ptx_thread {
-	const uint64_t *params;
+	const struct ptx_grid *grid;
 	uint64_t *registers;
 	uint32_t special[PTX_SPECIALS];
 };
@@ -20,7 +19,7 @@ static uint64_t ptx_value(const struct ptx_thread *thread, const struct ptx_oper
 	case PTX_SPECIAL:
 		return thread->special[operand->value];
 	case PTX_PARAM:
-		return thread->params[operand->value];
+		return thread->grid->params[operand->value];
 	default:
 		return operand->value;
 	}
@@ -73,23 +72,50 @@ static uint64_t ptx_narrow(uint64_t value, char type, unsigned int bits)
 	return value;
 }
 
-static uint64_t ptx_load(uint64_t address, char type, unsigned int bits)
+/* An address that is no multiple of the width is an error on a GPU, too */
+static char *ptx_memory(const struct ptx_thread *thread, const struct ptx_op *op,
+			const struct ptx_operand *operand)
 {
-	const void *at = (const void *) (uintptr_t) address;
-	uint64_t value = 0;
+	const uint64_t address = ptx_value(thread, operand) + (uint64_t) operand->offset;
 
-	/* a GPU, too, ends a kernel for this */
-	if (address % (bits / 8))
-		abort();
-	memcpy(&value, at, bits / 8);
-	return ptx_narrow(value, type, bits);
+	return address % (op->bits / 8) ? NULL
+					: thread->grid->reach(thread->grid->memory, address,
+							      op->bits / 8, op->code == PTX_ST);
 }
 
-static void ptx_store(uint64_t address, uint64_t value, unsigned int bits)
+/* In one piece, as others may look */
+static bool ptx_load(struct ptx_thread *thread, const struct ptx_op *op)
 {
-	if (address % (bits / 8))
-		abort();
-	memcpy((void *) (uintptr_t) address, &value, bits / 8);
+	const void *at = ptx_memory(thread, op, &op->operand[1]);
+	uint64_t value;
+
+	if (!at)
+		return false;
+	value = op->bits == 8    ? __atomic_load_n((const uint8_t *) at, __ATOMIC_RELAXED)
+		: op->bits == 16 ? __atomic_load_n((const uint16_t *) at, __ATOMIC_RELAXED)
+		: op->bits == 32 ? __atomic_load_n((const uint32_t *) at, __ATOMIC_RELAXED)
+				 : __atomic_load_n((const uint64_t *) at, __ATOMIC_RELAXED);
+	thread->registers[op->operand[0].value] =
+		ptx_narrow(ptx_narrow(value, op->type, op->bits), 'u', op->operand[0].bits);
+	return true;
+}
+
+static bool ptx_store(struct ptx_thread *thread, const struct ptx_op *op)
+{
+	const uint64_t value = ptx_value(thread, &op->operand[1]);
+	void *at = ptx_memory(thread, op, &op->operand[0]);
+
+	if (!at)
+		return false;
+	if (op->bits == 8)
+		__atomic_store_n((uint8_t *) at, (uint8_t) value, __ATOMIC_RELAXED);
+	else if (op->bits == 16)
+		__atomic_store_n((uint16_t *) at, (uint16_t) value, __ATOMIC_RELAXED);
+	else if (op->bits == 32)
+		__atomic_store_n((uint32_t *) at, (uint32_t) value, __ATOMIC_RELAXED);
+	else
+		__atomic_store_n((uint64_t *) at, value, __ATOMIC_RELAXED);
+	return true;
 }
 
 /* ---- numbers ---- */
@@ -153,24 +179,22 @@ static bool ptx_compare(enum ptx_code code, char type, unsigned int bits, uint64
 
 /* ---- threads ---- */
 
-/* All but branches. What is written is as wide as its register. */
-static void ptx_step(struct ptx_thread *thread, const struct ptx_op *op)
+/* All but branches. What is written is as wide as its register. False: memory that it may not touch */
+static bool ptx_step(struct ptx_thread *thread, const struct ptx_op *op)
 {
 	const struct ptx_operand *operand = op->operand;
-	uint64_t a, b, c, result;
+	const uint64_t a = ptx_value(thread, &operand[1]), b = ptx_value(thread, &operand[2]),
+		       c = ptx_value(thread, &operand[3]);
+	uint64_t result;
 
-	if (op->code == PTX_ST) {
-		ptx_store(ptx_value(thread, &operand[0]) + (uint64_t) operand[0].offset,
-			  ptx_value(thread, &operand[1]), op->bits);
-		return;
-	}
-	a = ptx_value(thread, &operand[1]);
-	b = ptx_value(thread, &operand[2]);
-	c = ptx_value(thread, &operand[3]);
 	switch (op->code) {
+	case PTX_ST:
+		return ptx_store(thread, op);
 	case PTX_LD:
-		result = ptx_load(a + (uint64_t) operand[1].offset, op->type, op->bits);
-		break;
+		return ptx_load(thread, op);
+	case PTX_MEMBAR:
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		return true;
 	case PTX_LD_PARAM:
 	case PTX_MOV:
 		result = a;
@@ -190,10 +214,12 @@ static void ptx_step(struct ptx_thread *thread, const struct ptx_op *op)
 		result = ptx_arithmetic(op, a, b, c);
 	}
 	thread->registers[operand[0].value] = ptx_narrow(result, 'u', operand[0].bits);
+	return true;
 }
 
-static void ptx_thread_run(const struct ptx_entry *entry, struct ptx_thread *thread)
+static bool ptx_thread_run(struct ptx_thread *thread)
 {
+	const struct ptx_entry *entry = thread->grid->entry;
 	size_t at = 0;
 
 	while (at < entry->count) {
@@ -202,29 +228,31 @@ static void ptx_thread_run(const struct ptx_entry *entry, struct ptx_thread *thr
 		if (op->guarded && !thread->registers[op->guard] == !op->negated)
 			continue;
 		if (op->code == PTX_RET)
-			return;
+			return true;
 		if (op->code == PTX_BRA)
 			at = op->target;
-		else
-			ptx_step(thread, op);
+		else if (!ptx_step(thread, op))
+			return false;
 	}
+	return true;
 }
 
-void ptx_run(const struct ptx_entry *entry, const uint64_t *params, unsigned int blocks,
-	     unsigned int threads)
+bool ptx_run(const struct ptx_grid *grid)
 {
-	uint64_t registers[entry->registers + 1];
-	struct ptx_thread thread = {.params = params, .registers = registers};
+	uint64_t registers[grid->entry->registers + 1];
+	struct ptx_thread thread = {.grid = grid, .registers = registers};
 
-	thread.special[PTX_NTID] = threads;
-	thread.special[PTX_NCTAID] = blocks;
-	for (unsigned int block = 0; block < blocks; block++) {
-		for (unsigned int number = 0; number < threads; number++) {
+	thread.special[PTX_NTID] = grid->threads;
+	thread.special[PTX_NCTAID] = grid->blocks;
+	for (unsigned int block = 0; block < grid->blocks; block++) {
+		for (unsigned int number = 0; number < grid->threads; number++) {
 			thread.special[PTX_TID] = number;
 			thread.special[PTX_CTAID] = block;
 			/* nobody may rely on what is in them */
 			memset(registers, 0xdb, sizeof(registers));
-			ptx_thread_run(entry, &thread);
+			if (!ptx_thread_run(&thread))
+				return false;
 		}
 	}
+	return true;
 }
