@@ -9,6 +9,8 @@
  *	SOME: as long as there is one:                               load two, do it, store one
  *
  * Numbers of up to 32 bits are in registers of that width, others in those of 64 bits.
+ *
+ * The kernel that copies has a warp for each run. Its threads copy units as wide as addresses and length allow.
  */
 #include "kernel.h"
 
@@ -24,6 +26,10 @@
 #define KERNEL_BLOCKS 1024
 #define KERNEL_UNROLLED 4
 #define KERNEL_TEXT 8192
+#define KERNEL_NAME "p2p_kernel"
+#define KERNEL_HEAD                                                                            \
+	".version 6.0\n.target sm_50\n.address_size 64\n.visible .entry " KERNEL_NAME
+#define KERNEL_WARP 32
 
 /* ---- types and operations ---- */
 
@@ -214,15 +220,15 @@ static void kernel_elements(struct kernel_made *made, int count)
 }
 
 /* d0: the element, d1: their number, d2: threads, d3: bytes between a thread's elements, d4: elements before the last of many */
-static void kernel_compose(struct kernel_made *made)
+static void kernel_compose_reduction(struct kernel_made *made)
 {
 	made->width = made->size == 8 ? 64 : 32;
 	made->letter = kernel_letter(made);
-	kernel_say(made, ".version 6.0\n.target sm_50\n.address_size 64\n"
-			 ".visible .entry p2p_reduce(.param .u64 out, .param .u64 a, "
-			 ".param .u64 b, .param .u64 count)\n{\n"
-			 ".reg .pred %%p<3>;\n.reg .b32 %%r<4>;\n.reg .b64 %%d<6>;\n"
-			 ".reg .b64 %%x<4>;\n.reg .b64 %%y<4>;\n.reg .b64 %%z<4>;\n");
+	kernel_say(made,
+		   KERNEL_HEAD "(.param .u64 out, .param .u64 a, "
+			       ".param .u64 b, .param .u64 count)\n{\n"
+			       ".reg .pred %%p<3>;\n.reg .b32 %%r<4>;\n.reg .b64 %%d<6>;\n"
+			       ".reg .b64 %%x<4>;\n.reg .b64 %%y<4>;\n.reg .b64 %%z<4>;\n");
 	kernel_say(made, ".reg .b%d %%a<4>;\n.reg .b%d %%b<4>;\n.reg .b%d %%c<4>;\n",
 		   made->width, made->width, made->width);
 	kernel_say(made, "ld.param.u64 %%z0, [out];\nld.param.u64 %%x0, [a];\n"
@@ -246,9 +252,62 @@ static void kernel_compose(struct kernel_made *made)
 	kernel_say(made, "add.u64 %%d0, %%d0, %%d2;\nbra SOME;\nEND:\nret;\n}\n");
 }
 
+/* A run in units of @unit bytes: d1 from, d2 to, d3 its length, d4 the thread in its warp */
+static void kernel_units(struct kernel_made *made, int unit)
+{
+	const int width = unit == 8 ? 64 : 32;
+
+	kernel_say(made, "UNITS%d:\nmul.lo.u64 %%d5, %%d4, %d;\n", unit, unit);
+	kernel_say(made, "UNIT%d:\nsetp.ge.u64 %%p0, %%d5, %%d3;\n@%%p0 bra DONE;\n", unit);
+	kernel_say(made, "add.u64 %%d6, %%d1, %%d5;\nadd.u64 %%d7, %%d2, %%d5;\n");
+	kernel_say(made, "ld.global.u%d %%%s, [%%d6];\nst.global.u%d [%%d7], %%%s;\n", 8 * unit,
+		   width == 64 ? "d6" : "r0", 8 * unit, width == 64 ? "d6" : "r0");
+	kernel_say(made, "add.u64 %%d5, %%d5, %d;\nbra UNIT%d;\n", KERNEL_WARP * unit, unit);
+}
+
+/* d0: the run, d8: their number, d9: warps, d10: where the runs are */
+static void kernel_compose_copy(struct kernel_made *made)
+{
+	kernel_say(made, KERNEL_HEAD "(.param .u64 runs, .param .u64 count, .param .u64 gate)\n"
+				     "{\n.reg .pred %%p<1>;\n.reg .b32 %%r<4>;\n"
+				     ".reg .b64 %%d<11>;\n"
+				     "ld.param.u64 %%d10, [runs];\n"
+				     "ld.param.u64 %%d8, [count];\n"
+				     "ld.param.u64 %%d9, [gate];\n");
+	kernel_say(made, "mov.u32 %%r0, 1;\nst.volatile.global.u32 [%%d9], %%r0;\nmembar.sys;\n"
+			 "ld.volatile.global.u32 %%r0, [%%d9+4];\n"
+			 "setp.ne.u32 %%p0, %%r0, 0;\n@%%p0 bra END;\n");
+	kernel_say(made, "mov.u32 %%r0, %%ctaid.x;\nmov.u32 %%r1, %%ntid.x;\n"
+			 "mov.u32 %%r2, %%tid.x;\nmov.u32 %%r3, %%nctaid.x;\n"
+			 "mul.wide.u32 %%d0, %%r0, %%r1;\nmul.wide.u32 %%d9, %%r2, 1;\n"
+			 "add.u64 %%d0, %%d0, %%d9;\nmul.wide.u32 %%d9, %%r3, %%r1;\n");
+	kernel_say(made,
+		   "rem.u64 %%d4, %%d0, %d;\ndiv.u64 %%d0, %%d0, %d;\n"
+		   "div.u64 %%d9, %%d9, %d;\n",
+		   KERNEL_WARP, KERNEL_WARP, KERNEL_WARP);
+	kernel_say(made,
+		   "NEXT:\nsetp.ge.u64 %%p0, %%d0, %%d8;\n@%%p0 bra END;\n"
+		   "mul.lo.u64 %%d5, %%d0, %zu;\nadd.u64 %%d5, %%d5, %%d10;\n"
+		   "ld.global.u64 %%d1, [%%d5];\nld.global.u64 %%d2, [%%d5+8];\n"
+		   "ld.global.u64 %%d3, [%%d5+16];\nadd.u64 %%d0, %%d0, %%d9;\n"
+		   "or.b64 %%d5, %%d1, %%d2;\nor.b64 %%d5, %%d5, %%d3;\n",
+		   sizeof(struct kernel_run));
+	for (int unit = 8; unit > 1; unit /= 2)
+		kernel_say(made,
+			   "and.b64 %%d6, %%d5, %d;\nsetp.eq.u64 %%p0, %%d6, 0;\n"
+			   "@%%p0 bra UNITS%d;\n",
+			   unit - 1, unit);
+	for (int unit = 1; unit <= 8; unit *= 2)
+		kernel_units(made, unit);
+	kernel_say(made, "DONE:\nbra NEXT;\nEND:\nret;\n}\n");
+}
+
 /* ---- what is loaded ---- */
 
-/* Of a context; they stay, as there are few, and a context's record is never another one's. @kernel: NULL: it cannot be had */
+/*
+ * Of a context; they stay, as there are few, and a context's record is never another one's. @op, @type: NULL: it copies.
+ * @kernel: NULL: it cannot be had
+ */
 struct kernel {
 	SLIST_ENTRY(kernel) entry;
 	const void *ctx;
@@ -273,10 +332,11 @@ static struct kernel *kernel_load(const struct dev_mem *mem, struct kernel_made 
 	kernel->op = made->op;
 	kernel->type = made->type;
 	made->text = malloc(KERNEL_TEXT);
-	if (made->text)
-		kernel_compose(made);
-	if (!made->text ||
-	    mem->ops->kernel_load(mem, made->text, "p2p_reduce", &kernel->kernel))
+	if (made->text && made->op)
+		kernel_compose_reduction(made);
+	else if (made->text)
+		kernel_compose_copy(made);
+	if (!made->text || mem->ops->kernel_load(mem, made->text, KERNEL_NAME, &kernel->kernel))
 		kernel->kernel = NULL;
 	free(made->text);
 	SLIST_INSERT_HEAD(&kernel_loaded.kernels, kernel, entry);
@@ -303,13 +363,27 @@ static void *kernel_get(const struct dev_mem *mem, struct kernel_made *made)
 /* ---- launches ---- */
 
 /* Kernels reach what their context has allocated, and what is mapped for the device. */
-static bool kernel_reaches(const struct dev_mem *own, const void *addr, size_t len)
+static bool kernel_reaches(const struct dev_mem *own, const struct dev_mem *mem)
+{
+	return mem->ops == own->ops && mem->ordinal == own->ordinal &&
+	       (mem->mapped || mem->ctx == own->ctx);
+}
+
+static bool kernel_reaches_all(const struct dev_mem *own, const void *addr, size_t len)
 {
 	struct dev_mem mem;
 
-	return dev_find(addr, &mem) > 0 && mem.ops == own->ops && mem.ordinal == own->ordinal &&
-	       (mem.mapped ||
-		(mem.ctx == own->ctx && len <= mem.size - ((uintptr_t) addr - mem.base)));
+	return dev_find(addr, &mem) > 0 && kernel_reaches(own, &mem) &&
+	       (mem.mapped || len <= mem.size - ((uintptr_t) addr - mem.base));
+}
+
+/* @blocks: as many as the work has; a few of them may do it */
+static bool kernel_launch(struct lane *lane, void *kernel, void **args, size_t blocks)
+{
+	return kernel &&
+	       lane_launch(lane, kernel, args,
+			   blocks < KERNEL_BLOCKS ? (unsigned int) blocks : KERNEL_BLOCKS,
+			   KERNEL_THREADS) == 0;
 }
 
 bool kernel_reduces(MPI_Op op, MPI_Datatype type)
@@ -322,7 +396,7 @@ bool kernel_reduces(MPI_Op op, MPI_Datatype type)
 int kernel_reduce(struct lane *lane, MPI_Op op, MPI_Datatype type, void *out, const void *a,
 		  const void *b, size_t count, const char **why)
 {
-	void *args[] = {&out, &a, &b, &count}, *kernel;
+	void *args[] = {&out, &a, &b, &count};
 	const struct dev_mem *mem = lane_device(lane);
 	struct kernel_made made = {0};
 	size_t blocks, len;
@@ -335,19 +409,33 @@ int kernel_reduce(struct lane *lane, MPI_Op op, MPI_Datatype type, void *out, co
 		return MPI_SUCCESS;
 	if (__builtin_mul_overflow(count, (size_t) made.size, &len) ||
 	    ((uintptr_t) out | (uintptr_t) a | (uintptr_t) b) % (size_t) made.size ||
-	    !kernel_reaches(mem, out, len) || !kernel_reaches(mem, a, len) ||
-	    !kernel_reaches(mem, b, len)) {
+	    !kernel_reaches_all(mem, out, len) || !kernel_reaches_all(mem, a, len) ||
+	    !kernel_reaches_all(mem, b, len)) {
 		*why = "no kernel reaches this memory, or its elements are not aligned";
 		return MPI_ERR_BUFFER;
 	}
-	kernel = kernel_get(mem, &made);
 	blocks = (count - 1) / (KERNEL_THREADS * KERNEL_UNROLLED) + 1;
-	if (!kernel ||
-	    lane_launch(lane, kernel, args,
-			blocks < KERNEL_BLOCKS ? (unsigned int) blocks : KERNEL_BLOCKS,
-			KERNEL_THREADS)) {
+	if (!kernel_launch(lane, kernel_get(mem, &made), args, blocks)) {
 		*why = "the GPU starts no kernel";
 		return MPI_ERR_OTHER;
 	}
 	return MPI_SUCCESS;
+}
+
+bool kernel_copies(struct lane *lane, const struct dev_mem *mem)
+{
+	const struct dev_mem *own = lane_device(lane);
+	struct kernel_made made = {0};
+
+	return kernel_reaches(own, mem) && kernel_get(own, &made);
+}
+
+bool kernel_copy(struct lane *lane, const struct kernel_run *runs, size_t count,
+		 struct kernel_gate *gate)
+{
+	void *args[] = {&runs, &count, &gate};
+	struct kernel_made made = {0};
+
+	return kernel_launch(lane, kernel_get(lane_device(lane), &made), args,
+			     (count - 1) / (KERNEL_THREADS / KERNEL_WARP) + 1);
 }

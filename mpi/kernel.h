@@ -9,6 +9,7 @@
 #include <mpi.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "lane.h"
 
@@ -21,5 +22,27 @@ bool kernel_reduces(MPI_Op op, MPI_Datatype type);
  */
 int kernel_reduce(struct lane *lane, MPI_Op op, MPI_Datatype type, void *out, const void *a,
 		  const void *b, size_t count, const char **why);
+
+/* Bytes that a kernel copies, between places that are each the GPU's or pinned */
+struct kernel_run {
+	uint64_t from, to, len;
+};
+
+/*
+ * What tells whether a kernel has begun, and keeps it from doing so, in pinned memory. Both are 0 at first. Who has set
+ * @ends and finds that @begun is not set is safe: the kernel will do nothing.
+ */
+struct kernel_gate {
+	uint32_t begun, ends;
+};
+
+/* Can it copy to and from @mem, and from and to pinned memory? */
+bool kernel_copies(struct lane *lane, const struct dev_mem *mem);
+/*
+ * Begins these copies, of which the longest take longest: one warp does it. @runs, @gate: pinned memory, as the device
+ * finds it. False: nothing has begun
+ */
+bool kernel_copy(struct lane *lane, const struct kernel_run *runs, size_t count,
+		 struct kernel_gate *gate);
 
 #endif /* P2P_MPI_KERNEL_H */

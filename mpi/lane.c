@@ -4,9 +4,11 @@
 
 #include <mpi.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/queue.h>
+#include <time.h>
 
 #include "base/clock.h"
 
@@ -20,11 +22,14 @@
 /* How long a thread looks at copies before it has the driver wait [ns] */
 #define LANE_POLL 100000
 
+/* @memory, @len: what a parked one keeps */
 struct lane {
 	SLIST_ENTRY(lane) entry;
 	struct dev_mem held;
 	struct dev_queue *queue;
 	uint64_t settled[LANE_SETTLED];
+	char *memory;
+	size_t len;
 };
 
 /* Memory that nobody uses; it is in the memory itself. */
@@ -34,7 +39,7 @@ struct lane_block {
 
 static struct {
 	pthread_mutex_t lock;
-	SLIST_HEAD(, lane) lanes;
+	SLIST_HEAD(, lane) lanes, parked;
 	SLIST_HEAD(, lane_block) blocks[LANE_SIZES];
 	size_t kept;
 } lane_pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -84,8 +89,29 @@ static void lane_free(struct lane *lane)
 	free(lane);
 }
 
+/* A parked one whose kernel has ended, or NULL */
+static struct lane *lane_parked(void)
+{
+	struct lane *lane;
+
+	pthread_mutex_lock(&lane_pool.lock);
+	SLIST_FOREACH(lane, &lane_pool.parked, entry)
+	{
+		if (dev_queue_passed(lane->queue, lane->queue->marked) != 0) {
+			SLIST_REMOVE(&lane_pool.parked, lane, lane, entry);
+			break;
+		}
+	}
+	pthread_mutex_unlock(&lane_pool.lock);
+	return lane;
+}
+
 int lane_open(const struct dev_mem *mem, struct lane **lane, const char **why)
 {
+	while ((*lane = lane_parked())) {
+		lane_memory_free(&(*lane)->held, (*lane)->memory, (*lane)->len);
+		lane_free(*lane);
+	}
 	*lane = lane_idle(mem);
 	if (*lane && (*lane)->held.ops->gone((*lane)->held.ctx)) {
 		lane_free(*lane);
@@ -128,6 +154,36 @@ int lane_launch(struct lane *lane, void *kernel, void **args, unsigned int block
 		unsigned int threads)
 {
 	return lane->queue->ops->queue_kernel(lane->queue, kernel, args, blocks, threads);
+}
+
+int lane_wait(struct lane *lane, uint64_t ns)
+{
+	struct timespec now;
+	uint64_t end = 0;
+	int ret;
+
+	if (lane->queue->ops->queue_mark(lane->queue))
+		return -1;
+	while ((ret = dev_queue_passed(lane->queue, lane->queue->marked)) == 0) {
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		const uint64_t at =
+			(uint64_t) now.tv_sec * 1000000000ull + (uint64_t) now.tv_nsec;
+
+		end = end ? end : at + ns;
+		if (at >= end)
+			break;
+		sched_yield();
+	}
+	return ret;
+}
+
+void lane_park(struct lane *lane, char *memory, size_t len)
+{
+	lane->memory = memory;
+	lane->len = len;
+	pthread_mutex_lock(&lane_pool.lock);
+	SLIST_INSERT_HEAD(&lane_pool.parked, lane, entry);
+	pthread_mutex_unlock(&lane_pool.lock);
 }
 
 int lane_close(struct lane *lane, int ret, const char **why)

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "dev/dev.h"
 
@@ -25,6 +26,13 @@ const struct dev_mem *lane_device(const struct lane *lane);
 /* Puts a kernel into the queue, behind all copies; as dev_ops.queue_kernel */
 int lane_launch(struct lane *lane, void *kernel, void **args, unsigned int blocks,
 		unsigned int threads);
+/* Have all copies and kernels so far ended within so many nanoseconds? Negative: one has failed */
+int lane_wait(struct lane *lane, uint64_t ns);
+/*
+ * Instead of lane_close(), where a kernel has not begun: leaves it alone until that has ended, and then gives back @memory
+ * of lane_memory()
+ */
+void lane_park(struct lane *lane, char *memory, size_t len);
 /* Waits for all copies and kernels, and returns @ret, or what has failed */
 int lane_close(struct lane *lane, int ret, const char **why);
 

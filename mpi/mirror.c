@@ -8,10 +8,19 @@
 
 #include "lane.h"
 #include "mem/mem.h"
+#include "pack.h"
 
-/* A copy of this many bytes takes about as long as beginning another one, and as another row of one. */
+/*
+ * A copy of this many bytes takes about as long as beginning another one, as another row of one, as another run that a
+ * kernel copies, and as that kernel's beginning.
+ */
 #define MIRROR_COPY_COST 32768
 #define MIRROR_ROW_COST 1024
+#define MIRROR_PACK_COST 256
+#define MIRROR_KERNEL_COST (16 * MIRROR_COPY_COST)
+/* Runs of up to so many bytes, up to so many together, are left to a kernel */
+#define MIRROR_SHORT 8192
+#define MIRROR_FEW 8
 
 static const char mirror_leaves[] =
 	"the buffer is longer than the GPU's allocation that it begins in";
@@ -155,15 +164,18 @@ static int mirror_check(struct mirror *mirror, const char **why)
 
 /**
  * struct mirror_copy - copies of a mirror.
- * @lane:	NULL: nothing is copied, but @cost counts what it takes, in bytes
- * @at, @len, @rows, @pitch: runs that were met and not copied so far: all as long, and as far from each other
+ * @lane:	NULL: nothing is copied, but counted
+ * @cost:	what it takes, in bytes; @packed: with a kernel
+ * @pack:	what a kernel copies; without memory: nothing
+ * @at, @len, @rows, @pitch: runs that were met last, alike and at one distance, and are not copied so far
  */
 struct mirror_copy {
 	struct mirror *mirror;
 	struct lane *lane;
 	bool out;
 	const char *why;
-	size_t cost;
+	size_t cost, packed;
+	struct pack pack;
 	MPI_Aint at, pitch;
 	size_t len, rows;
 };
@@ -205,11 +217,20 @@ static int mirror_rows(struct mirror_copy *copy)
 {
 	char *buf = copy->mirror->buf + copy->at, *host = copy->mirror->host + copy->at;
 	const size_t rows = copy->rows, span = (rows - 1) * (size_t) copy->pitch + copy->len;
+	const bool few = rows < MIRROR_FEW && copy->len <= MIRROR_SHORT;
+	const size_t cost = MIRROR_COPY_COST + (rows - 1) * MIRROR_ROW_COST + rows * copy->len;
 	int ret = MPI_SUCCESS;
 
 	copy->rows = 0;
 	if (!copy->lane) {
-		copy->cost += MIRROR_COPY_COST + (rows - 1) * MIRROR_ROW_COST;
+		copy->cost += cost;
+		copy->packed += few ? rows * (MIRROR_PACK_COST + copy->len) : cost;
+		return ret;
+	}
+	if (few && copy->pack.memory && mirror_within(&copy->mirror->mem, buf, span)) {
+		for (size_t i = 0; i < rows && ret == MPI_SUCCESS; i++)
+			ret = pack_run(&copy->pack, buf + (MPI_Aint) i * copy->pitch, copy->len,
+				       &copy->why);
 		return ret;
 	}
 	if (rows > 1 && mirror_within(&copy->mirror->mem, buf, span) &&
@@ -273,18 +294,26 @@ static int mirror_runs(struct mirror_copy *copy)
 	return copy->rows && ret == MPI_SUCCESS ? mirror_rows(copy) : ret;
 }
 
-/* Had all between the runs better be copied as well? Nothing is written there. */
-static bool mirror_whole(struct mirror *mirror)
+/* What there is to do is counted, and then done in the way that takes least. */
+static int mirror_best(struct mirror_copy *copy)
 {
-	const size_t len = (size_t) (mirror->high - mirror->low);
+	struct mirror *mirror = copy->mirror;
+	const size_t span = (size_t) (mirror->high - mirror->low);
 	struct mirror_copy count = {.mirror = mirror};
+	int ret;
 
-	if (!mirror_within(&mirror->mem, mirror->buf + mirror->low, len))
-		return false;
 	mirror_runs(&count);
-	for (size_t i = 0; i < mirror->count; i++)
-		count.cost += mirror->parts[i].count * mirror->parts[i].layout->size;
-	return len + MIRROR_COPY_COST < count.cost;
+	count.packed += MIRROR_KERNEL_COST;
+	/* with all that is between the runs: nothing is written there */
+	if (!copy->out && mirror_within(&mirror->mem, mirror->buf + mirror->low, span) &&
+	    span + MIRROR_COPY_COST < count.cost && span + MIRROR_COPY_COST < count.packed)
+		return mirror_range(copy, mirror->low, span);
+	copy->pack = (struct pack){&copy->lane, &mirror->mem, copy->out,
+				   .way = mirror->host - mirror->buf};
+	if (count.packed >= count.cost || !pack_open(&copy->pack))
+		return mirror_runs(copy);
+	ret = mirror_runs(copy);
+	return pack_close(&copy->pack, ret, &copy->why);
 }
 
 static int mirror_copy(struct mirror *mirror, bool out, const char **why)
@@ -294,12 +323,9 @@ static int mirror_copy(struct mirror *mirror, bool out, const char **why)
 
 	if (ret != MPI_SUCCESS)
 		return ret;
-	if (!out && mirror_whole(mirror))
-		ret = mirror_range(&copy, mirror->low, (size_t) (mirror->high - mirror->low));
-	else
-		ret = mirror_runs(&copy);
+	ret = mirror_best(&copy);
 	*why = copy.why;
-	return lane_close(copy.lane, ret, why);
+	return copy.lane ? lane_close(copy.lane, ret, why) : ret;
 }
 
 int mirror_fill(struct mirror *mirror, const char **why)

@@ -213,6 +213,20 @@ static int lane_of(const struct work *work, struct lane **lane)
 	return 0;
 }
 
+static int no_kernel(struct work *work)
+{
+	const char *why = NULL;
+	struct lane *lane;
+
+	FT_TRY(lane_of(work, &lane));
+	FT_CHECK(kernel_reduce(lane, MPI_SUM, MPI_INT, work->gpu[0], work->gpu[1], work->gpu[2],
+			       1, &why) != MPI_SUCCESS &&
+			 why,
+		 "a kernel on a GPU that has none");
+	FT_CHECK(!lane_close(lane, MPI_SUCCESS, &why), "%s", why);
+	return 0;
+}
+
 /* Nothing begins: the host does it. */
 static int refuses(struct work *work)
 {
@@ -299,6 +313,8 @@ static int run_all(struct mpi_run *run)
 	work.mem = run->pool[1].buf.ops;
 	for (int i = 0; i < 3; i++)
 		work.gpu[i] = run->pool[1].buf.addr + i * ROOM;
+	if (run->opts.iface != FI_HMEM_CUDA)
+		return no_kernel(&work);
 	for (size_t i = 0; i < FT_COUNT(types); i++) {
 		for (size_t k = 0; k < FT_COUNT(ops); k++) {
 			work.type = types[i].type;
