@@ -18,7 +18,8 @@ bool kernel_reduces(MPI_Op op, MPI_Datatype type);
 
 /*
  * Begins @out = @a @op @b, as MPI_Reduce_local() does with @a in and @b in and out. All are of the lane's GPU; @out may
- * be one of the others. With an error nothing has begun: let the data go through the host.
+ * be one of the others. With an error nothing has begun: let the data go through the host. It begins once a
+ * multiprocessor has room.
  */
 int kernel_reduce(struct lane *lane, MPI_Op op, MPI_Datatype type, void *out, const void *a,
 		  const void *b, size_t count, const char **why);

@@ -4,8 +4,10 @@
  * buffers, what lies in the gaps stays, and on the emulator few copies do it, if it has kernels that begin. It wants
  * libp2p-mpi.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "mpi_test.h"
@@ -14,6 +16,7 @@
 #define TAG 5
 /* Copies and kernels that a message may take */
 #define FEW 64
+#define ROUNDS 20
 
 /* ---- types: each is of less than ROOM bytes, from the first byte of a buffer on ---- */
 
@@ -161,12 +164,13 @@ static const struct {
  * struct gaps - buffers of ROOM bytes
  * @sent, @old:	what is sent, and what is in a buffer before it receives
  * @expected:	what a host buffer has afterwards
+ * @real:	it is a GPU, and tells how fast it is
  * @late:	kernels begin when the call that wanted them has returned
  */
 struct gaps {
 	const struct ft_mem_ops *mem;
 	char *gpu, *sent, *old, *expected, *found;
-	bool late;
+	bool late, real;
 };
 
 static void message(const void *from, void *to, MPI_Datatype type, int count)
@@ -212,6 +216,31 @@ static int quiet(struct gaps *gaps, const char *name)
 	return compare(gaps, name, "behind what is in");
 }
 
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double) ts.tv_sec * 1e6 + (double) ts.tv_nsec * 1e-3;
+}
+
+static void how_fast(const struct gaps *gaps, const char *name, MPI_Datatype type, int count)
+{
+	double took[3];
+
+	/* none, from, to */
+	for (int way = 0; way < 3; way++) {
+		const double begin = now();
+
+		for (int i = 0; i < ROUNDS; i++)
+			message(way & 1 ? gaps->gpu : gaps->sent,
+				way & 2 ? gaps->gpu : gaps->found, type, count);
+		took[way] = (now() - begin) / ROUNDS;
+	}
+	printf("%s: %.0f us between host buffers, from the GPU %.0f more, to it %.0f more\n",
+	       name, took[0], took[1] - took[0], took[2] - took[0]);
+}
+
 static int try_one(struct gaps *gaps, size_t number, bool counts)
 {
 	const int count = cases[number].count;
@@ -244,6 +273,8 @@ static int try_one(struct gaps *gaps, size_t number, bool counts)
 	after -= before;
 	FT_CHECK(between <= FEW && after <= FEW,
 		 "%s takes %lu copies from the GPU, and %lu to it", name, between, after);
+	if (gaps->real)
+		how_fast(gaps, name, type, count);
 	MPI_Type_free(&type);
 	return gaps->late ? quiet(gaps, name) : 0;
 }
@@ -260,8 +291,9 @@ static int run_all(struct mpi_run *run)
 	gaps.mem = run->pool[1].buf.ops;
 	gaps.gpu = run->pool[1].buf.addr;
 	gaps.late = getenv("CUDAEMU_KERNEL_LATENCY_MS");
-	counts = run->opts.iface == FI_HMEM_CUDA && !getenv("CUDAEMU_FAIL") && !gaps.late &&
-		 calls(&number) == 0;
+	gaps.real = run->opts.iface == FI_HMEM_CUDA && calls(&number) == FT_SKIP;
+	counts = run->opts.iface == FI_HMEM_CUDA && !gaps.real && !gaps.late &&
+		 !getenv("CUDAEMU_FAIL");
 	for (size_t i = 0; i < FT_COUNT(host); i++) {
 		*host[i] = malloc(ROOM);
 		FT_CHECK(*host[i], "no memory");
