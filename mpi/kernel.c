@@ -437,5 +437,32 @@ bool kernel_copy(struct lane *lane, const struct kernel_run *runs, size_t count,
 	struct kernel_made made = {0};
 
 	return kernel_launch(lane, kernel_get(lane_device(lane), &made), args,
-			     (count - 1) / (KERNEL_THREADS / KERNEL_WARP) + 1);
+			     count / (KERNEL_THREADS / KERNEL_WARP) + 1);
+}
+
+bool kernel_begins(const struct dev_mem *mem)
+{
+	struct lane *lane;
+	const struct dev_mem *own;
+	const char *why;
+	char *memory;
+	void *gate;
+	int begun = 0;
+
+	if (lane_open(mem, &lane, &why) != MPI_SUCCESS)
+		return false;
+	own = lane_device(lane);
+	if (lane_memory(own, sizeof(struct kernel_gate), &memory, &why) == MPI_SUCCESS) {
+		*(struct kernel_gate *) memory = (struct kernel_gate){0};
+		if (!own->ops->host_address(own, memory, &gate) &&
+		    kernel_copy(lane, NULL, 0, gate)) {
+			begun = lane_wait(lane, KERNEL_WAIT_NS);
+			if (begun == 0) {
+				lane_park(lane, memory, sizeof(struct kernel_gate));
+				return false;
+			}
+		}
+		lane_memory_free(own, memory, sizeof(struct kernel_gate));
+	}
+	return lane_close(lane, MPI_SUCCESS, &why) == MPI_SUCCESS && begun > 0;
 }

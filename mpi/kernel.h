@@ -13,13 +13,19 @@
 
 #include "lane.h"
 
+/* A kernel that has not begun in this time may be waiting for what comes after the call */
+#define KERNEL_WAIT_NS 200000000ull
+
+/* Does a kernel begin now? If kernels of the program have all multiprocessors, let the data go through the host. */
+bool kernel_begins(const struct dev_mem *mem);
+
 /* Is there a kernel for this? Whether a GPU takes it, kernel_reduce() tells. */
 bool kernel_reduces(MPI_Op op, MPI_Datatype type);
 
 /*
  * Begins @out = @a @op @b, as MPI_Reduce_local() does with @a in and @b in and out. All are of the lane's GPU; @out may
- * be one of the others. With an error nothing has begun: let the data go through the host. It begins once a
- * multiprocessor has room.
+ * be one of the others. With an error nothing has begun: let the data go through the host. It
+ * begins once a multiprocessor has room: kernel_begins() is to be asked first.
  */
 int kernel_reduce(struct lane *lane, MPI_Op op, MPI_Datatype type, void *out, const void *a,
 		  const void *b, size_t count, const char **why);
@@ -40,7 +46,7 @@ struct kernel_gate {
 /* Can it copy to and from @mem, and from and to pinned memory? */
 bool kernel_copies(struct lane *lane, const struct dev_mem *mem);
 /*
- * Begins these copies, of which the longest take longest: one warp does it. @runs, @gate: pinned memory, as the device
+ * Begins these copies, which may be none, of which the longest take longest: one warp does it. @runs, @gate: pinned memory, as the device
  * finds it. False: nothing has begun
  */
 bool kernel_copy(struct lane *lane, const struct kernel_run *runs, size_t count,

@@ -14,7 +14,6 @@
 #define PACK_MEMORY (4ul << 20)
 /* One warp copies no more at a time */
 #define PACK_PIECE 1024
-#define PACK_WAIT_NS 200000000ull
 #define PACK_EVER INT64_MAX
 
 static struct kernel_gate *pack_gate(const struct pack *pack)
@@ -59,7 +58,7 @@ static enum pack_end pack_launch(struct pack *pack)
 	if (!kernel_copy(*pack->lane, (const struct kernel_run *) (pack->device + sizeof *gate),
 			 pack->count, (struct kernel_gate *) pack->device))
 		return PACK_LEFT;
-	ret = lane_wait(*pack->lane, PACK_WAIT_NS);
+	ret = lane_wait(*pack->lane, KERNEL_WAIT_NS);
 	if (ret != 0)
 		return ret < 0 ? PACK_FAILED : PACK_DONE;
 	if (!__atomic_load_n(&gate->begun, __ATOMIC_SEQ_CST)) {

@@ -3,7 +3,7 @@
  * Short runs of a GPU's memory, copied by a kernel: many of them by one. Their bytes go through pinned memory, in which they
  * lie side by side, and from there to their places on the host by the CPU, or the other way.
  *
- * A kernel begins when a multiprocessor has room. If none has in PACK_WAIT_NS, the kernel is told to do nothing, and the
+ * A kernel begins when a multiprocessor has room. If none has in KERNEL_WAIT_NS, the kernel is told to do nothing, and the
  * runs are copied one by one, which takes no multiprocessor.
  */
 #ifndef P2P_MPI_PACK_H

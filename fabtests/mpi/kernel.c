@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "kernel.h"
 #include "mpi_test.h"
@@ -213,6 +214,31 @@ static int lane_of(const struct work *work, struct lane **lane)
 	return 0;
 }
 
+/* One that does not begin is in nobody's way. */
+static int begins(struct work *work, bool expected)
+{
+	struct lane *lane;
+	struct dev_mem mem;
+	const char *why;
+	char word[64] = "a word";
+
+	FT_CHECK(dev_find(work->gpu[0], &mem) > 0, "no memory of a GPU's");
+	for (int i = 0; i < 3; i++) {
+		FT_CHECK(kernel_begins(&mem) == expected, "a kernel %s",
+			 expected ? "does not begin" : "begins");
+		FT_TRY(lane_of(work, &lane));
+		FT_CHECK(!lane_copy(lane, work->gpu[0], word, sizeof(word), true, &why) &&
+				 !lane_close(lane, MPI_SUCCESS, &why),
+			 "%s", why);
+		FT_TRY(work->mem->from(work->found, work->gpu[0], sizeof(word)));
+		FT_CHECK(!memcmp(work->found, word, sizeof(word)), "a copy has not come");
+		/* in the second round the first one's kernel has ended */
+		if (!expected && !i)
+			sleep(1);
+	}
+	return 0;
+}
+
 static int no_kernel(struct work *work)
 {
 	const char *why = NULL;
@@ -301,6 +327,7 @@ static int how_fast(struct work *work)
 static int run_all(struct mpi_run *run)
 {
 	static struct work work;
+	const bool late = getenv("CUDAEMU_KERNEL_LATENCY_MS");
 	unsigned long calls;
 	int tried = 0;
 
@@ -313,8 +340,11 @@ static int run_all(struct mpi_run *run)
 	work.mem = run->pool[1].buf.ops;
 	for (int i = 0; i < 3; i++)
 		work.gpu[i] = run->pool[1].buf.addr + i * ROOM;
+	FT_TRY(begins(&work, run->opts.iface == FI_HMEM_CUDA && !late));
 	if (run->opts.iface != FI_HMEM_CUDA)
 		return no_kernel(&work);
+	if (late)
+		return 0;
 	for (size_t i = 0; i < FT_COUNT(types); i++) {
 		for (size_t k = 0; k < FT_COUNT(ops); k++) {
 			work.type = types[i].type;
