@@ -13,8 +13,8 @@
 #include "ft_test.h"
 #include "mpi_test.h"
 
-/* Bytes of all calls of a turn, about, and how many calls */
-#define TURN (64ul << 20)
+/* How long a turn takes, about, in us; and how many calls it has, at most */
+#define TURN 1e5
 #define CALLS 200
 #define ROUNDS 5
 #define ROUNDS_MOST 100
@@ -156,13 +156,17 @@ static int by_value(const void *a, const void *b)
 
 static int row(const struct bench *b, const struct operation *of, int rounds)
 {
-	const int calls = (int) FT_MAX(1, FT_MIN(CALLS, TURN / b->size));
 	double usec[WAYS][ROUNDS_MOST], median[WAYS];
+	int calls[WAYS];
 
 	FT_TRY(compare(b, of));
+	for (int way = 0; way < WAYS; way++) {
+		FT_TRY(turn(b, of, (enum way) way, 1, &usec[way][0]));
+		calls[way] = (int) FT_MAX(1, FT_MIN(CALLS, TURN / usec[way][0]));
+	}
 	for (int i = 0; i < rounds; i++) {
 		for (int way = 0; way < WAYS; way++)
-			FT_TRY(turn(b, of, (enum way) way, calls, &usec[way][i]));
+			FT_TRY(turn(b, of, (enum way) way, calls[way], &usec[way][i]));
 	}
 	for (int way = 0; way < WAYS; way++) {
 		qsort(usec[way], (size_t) rounds, sizeof usec[way][0], by_value);
