@@ -150,7 +150,8 @@ static void rounds_add(struct rounds *rounds, size_t at)
 
 	if (own == 0)
 		return;
-	if (rounds->scratch.gpu)
+	/* one that is launched, and waits for a kernel of the application's, cannot be taken back */
+	if (rounds->scratch.gpu && kernel_begins(&rounds->scratch.mem))
 		i = rounds_launch(rounds, round, own);
 	for (; i < rounds->exchange->ranks; i++)
 		rounds_add_slot(rounds, round, i, own);
