@@ -63,7 +63,6 @@ static enum pack_end pack_launch(struct pack *pack)
 		return ret < 0 ? PACK_FAILED : PACK_DONE;
 	if (!__atomic_load_n(&gate->begun, __ATOMIC_SEQ_CST)) {
 		__atomic_store_n(&gate->ends, 1, __ATOMIC_SEQ_CST);
-		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		if (!__atomic_load_n(&gate->begun, __ATOMIC_SEQ_CST))
 			return PACK_STUCK;
 	}

@@ -22,6 +22,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "calculate.h"
 #include "layout.h"
 #include "service.h"
 
@@ -47,10 +48,7 @@ enum window_error {
 	WINDOW_ERRORS
 };
 
-/* Calculations that are none: the data replaces what is there, or nothing does. Others are of window_op(). */
-#define WINDOW_REPLACE 0
-#define WINDOW_NO_OP 1
-/* The operation of such a number: the same in all processes */
+/* The operation of an enum calculation; MPI_OP_NULL: there is no such */
 MPI_Op window_op(unsigned int calculation);
 
 /**
@@ -59,7 +57,7 @@ MPI_Op window_op(unsigned int calculation);
  * @rank:	of the origin
  * @op:		the origin's own, for the reply
  * @fetch:	the reply has what was there
- * @calculation, @type: what to do with elements of which type, as Fortran numbers it
+ * @calculation, @type: what to do with elements of which type (calculate.h)
  * @unit:	from one element to the next one [bytes]; of a lock: is it exclusive?
  */
 struct window_head {

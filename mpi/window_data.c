@@ -381,17 +381,20 @@ static int window_plan_op(const struct window_data *data, struct window_plan *pl
 		return MPI_ERR_OP;
 	layout = leaf == MPI_DATATYPE_NULL ? NULL : layout_get(leaf);
 	whole = layout && (layout_dense(layout) ||
-			   (calculation > WINDOW_NO_OP && leaf == data->target_type));
+			   (calculation > CALCULATE_NO_OP && leaf == data->target_type));
 	/* elements are not cut in two */
 	if (whole)
 		plan->head.unit = (uint32_t) layout->extent;
 	layout_put(layout);
-	if (calculation <= WINDOW_NO_OP)
+	if (calculation <= CALCULATE_NO_OP)
 		return MPI_SUCCESS;
 	*why = "an accumulation wants a datatype of one predefined type; of pairs with gaps, that type itself";
 	if (!whole)
 		return MPI_ERR_TYPE;
-	plan->head.type = MPI_Type_c2f(leaf);
+	plan->head.type = calculate_type(leaf);
+	*why = "accumulations take the predefined types of C's and Fortran's numbers";
+	if (plan->head.type < 0)
+		return MPI_ERR_TYPE;
 	*why = NULL;
 	/* whether it is defined for that type MPI says, and by its own error handler */
 	return PMPI_Reduce_local(scratch[0], scratch[1], 1, leaf, data->op);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * The owner's side of windows on GPU memory: what requests ask for is done here, in the service's thread. To MPI it is a
- * thread of its own, whatever MPI's thread level. So the only call of MPI's is MPI_Reduce_local() of predefined operations
- * and types: in Open MPI and MPICH that is a table's function, and changes nothing of MPI's own.
+ * thread of its own, whatever MPI's thread level. So it calls nothing of MPI's.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -86,11 +85,10 @@ static void window_calculate(const struct window_head *head, char *memory, const
 		/* two elements: what is expected, and what replaces that */
 		if (!memcmp(memory, data, len))
 			memcpy(memory, data + len, len);
-	} else if (head->calculation == WINDOW_REPLACE) {
+	} else if (head->calculation == CALCULATE_REPLACE) {
 		memcpy(memory, data, len);
-	} else if (head->calculation != WINDOW_NO_OP) {
-		PMPI_Reduce_local(data, memory, (int) (len / head->unit),
-				  MPI_Type_f2c(head->type), window_op(head->calculation));
+	} else if (head->calculation != CALCULATE_NO_OP) {
+		calculate(head->calculation, head->type, data, memory, len / head->unit);
 	}
 }
 
@@ -148,8 +146,8 @@ static enum window_error window_access(const struct window *window,
 		window_apply(head, window->base, result);
 		return WINDOW_FINE;
 	}
-	mirror->reads = !is_data || head->fetch || head->calculation != WINDOW_REPLACE;
-	mirror->writes = !is_data || head->calculation != WINDOW_NO_OP;
+	mirror->reads = !is_data || head->fetch || head->calculation != CALCULATE_REPLACE;
+	mirror->writes = !is_data || head->calculation != CALCULATE_NO_OP;
 	if (mirror_fill(mirror, &why) != MPI_SUCCESS)
 		return WINDOW_FAILED;
 	window_apply(head, mirror->host, result);

@@ -426,5 +426,12 @@ struct ptx_entry *ptx_parse(const char *text)
 		fine = (!strcmp(reader.token, ".visible") ||
 			ptx_wrong(&reader, "is nothing that the emulator knows")) &&
 		       ptx_entry(&reader);
-	return fine ? reader.entry : NULL;
+	while (!fine && reader.entry) {
+		struct ptx_entry *entry = reader.entry;
+
+		reader.entry = entry->next;
+		free(entry->ops);
+		free(entry);
+	}
+	return reader.entry;
 }
