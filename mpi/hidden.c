@@ -15,10 +15,16 @@
 /* Communicators keep theirs as attributes. */
 static int hidden_key = MPI_KEYVAL_INVALID;
 static int hidden_count;
+static bool hidden_part;
 
 bool hidden_any(void)
 {
 	return __atomic_load_n(&hidden_count, __ATOMIC_RELAXED) != 0;
+}
+
+bool hidden_partly(void)
+{
+	return hidden_part;
 }
 
 /* MPI's handles are numbers, or addresses: they fit an attribute */
@@ -53,11 +59,12 @@ static int hidden_deleted(MPI_Comm comm, int key, void *value, void *extra)
 
 /* ---- one more ---- */
 
-/* Do all ranks of @comm want one? @bits: what this one says */
-static bool hidden_agreed(MPI_Comm comm, int bits)
+/* What ranks of @comm say; @bits: what this one does */
+static int hidden_asked(MPI_Comm comm, int bits)
 {
-	return PMPI_Allreduce(MPI_IN_PLACE, &bits, 1, MPI_INT, MPI_BOR, comm) == MPI_SUCCESS &&
-	       bits == HIDDEN_GPU;
+	return PMPI_Allreduce(MPI_IN_PLACE, &bits, 1, MPI_INT, MPI_BOR, comm) == MPI_SUCCESS
+		       ? bits
+		       : HIDDEN_REFUSE;
 }
 
 /*
@@ -92,7 +99,8 @@ static int hidden_make(MPI_Comm comm, int bits)
 	/* the application is not told that there is none */
 	PMPI_Comm_get_errhandler(comm, &handler);
 	PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-	hidden.comm = hidden_agreed(comm, bits) ? hidden_twin(comm) : MPI_COMM_NULL;
+	hidden.comm =
+		hidden_asked(comm, bits) == HIDDEN_GPU ? hidden_twin(comm) : MPI_COMM_NULL;
 	if (hidden.comm != MPI_COMM_NULL) {
 		if (hidden.comm != MPI_COMM_SELF)
 			PMPI_Comm_set_errhandler(hidden.comm, MPI_ERRORS_RETURN);
@@ -115,16 +123,22 @@ static bool hidden_one_program(void)
 void hidden_begin(void)
 {
 	const bool wanted = call_wants();
+	int bits;
 
-	if (!hidden_one_program() || !call_enter())
+	hidden_part = !hidden_one_program();
+	if (hidden_part || !call_enter())
 		return;
 	/* before any rank may return */
 	if (PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, hidden_deleted, &hidden_key, NULL) !=
 	    MPI_SUCCESS)
 		hidden_key = MPI_KEYVAL_INVALID;
-	hidden_make(MPI_COMM_WORLD,
-		    (dev_present ? HIDDEN_GPU : 0) |
-			    (wanted && hidden_key != MPI_KEYVAL_INVALID ? 0 : HIDDEN_REFUSE));
+	bits = hidden_asked(MPI_COMM_WORLD, (dev_present ? HIDDEN_GPU : 0) |
+						    (wanted && hidden_key != MPI_KEYVAL_INVALID
+							     ? 0
+							     : HIDDEN_REFUSE));
+	hidden_part = bits & HIDDEN_REFUSE;
+	if (bits == HIDDEN_GPU)
+		hidden_make(MPI_COMM_WORLD, HIDDEN_GPU);
 	call_leave();
 }
 

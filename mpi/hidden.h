@@ -16,6 +16,9 @@
 /* Is there any? One load. */
 bool hidden_any(void);
 
+/* Do some ranks of the world do without this library? Then nothing of its own may be asked of them. */
+bool hidden_partly(void);
+
 /* The one beside @comm, or MPI_COMM_NULL: all its ranks get the same answer. */
 MPI_Comm hidden_of(MPI_Comm comm);
 

@@ -22,7 +22,7 @@ extern struct report_count report_counts[];
 /* A call had a buffer of @bytes; @first: no other one before */
 void report_count(unsigned int number, bool first, enum report_way way, size_t bytes);
 
-/* All ranks call this: the first one prints the sums of all, if that is wished for. */
+/* All ranks call this: the first one prints the sums of all, if that is wished for; its own, if others lack the library. */
 void report_print(void);
 
 #endif /* P2P_MPI_REPORT_H */

@@ -10,6 +10,7 @@
 
 #include "call.h"
 #include "dev/dev.h"
+#include "hidden.h"
 
 /* Who waits has MPI go on at least so often [ms] */
 #define WINDOW_PROGRESS 1
@@ -292,6 +293,12 @@ static bool window_is_ours(bool mine, MPI_Comm comm)
 	       any;
 }
 
+/* Begins a call that makes a window, in which all ranks ask each other. False: it is left to MPI */
+static bool window_enter(MPI_Comm comm)
+{
+	return call_wants() && !hidden_partly() && comm != MPI_COMM_NULL && call_enter();
+}
+
 static int window_make(struct window as, MPI_Info info, MPI_Comm comm, MPI_Win *win)
 {
 	struct window *window = malloc(sizeof *window);
@@ -309,7 +316,7 @@ CALL_WRAPPER(Win_create,
 	CALL_REAL(Win_create, (void *, MPI_Aint, int, MPI_Info, MPI_Comm, MPI_Win *) );
 	int ret;
 
-	if (!call_wants() || comm == MPI_COMM_NULL || !call_enter())
+	if (!window_enter(comm))
 		return real(base, size, unit, info, comm, win);
 	if (window_is_ours(window_is_gpu(base, size), comm))
 		ret = window_make((struct window){.base = base,
@@ -329,7 +336,7 @@ CALL_WRAPPER(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win *win))
 	CALL_REAL(Win_create_dynamic, (MPI_Info, MPI_Comm, MPI_Win *) );
 	int ret;
 
-	if (!call_wants() || comm == MPI_COMM_NULL || !call_enter())
+	if (!window_enter(comm))
 		return real(info, comm, win);
 	if (window_is_ours(dev_active(), comm))
 		ret = window_make((struct window){.unit = 1, .flavor = MPI_WIN_FLAVOR_DYNAMIC},
