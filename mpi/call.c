@@ -12,6 +12,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "later.h"
+#include "window.h"
 
 /* ---- whether ---- */
 
@@ -479,7 +480,13 @@ int call_persist(struct call *call, int ret, const MPI_Request *request)
 
 int call_window(struct call *call, int ret, MPI_Win win, int target)
 {
-	if (ret == MPI_SUCCESS && call->count && !later_window(call, win, target))
+	bool writes = false;
+
+	for (int i = 0; i < call->count; i++)
+		writes |= call->mirrors[i]->writes;
+	/* what it reads, a window of ours has read */
+	if (ret == MPI_SUCCESS && call->count && (writes || !window_find(win)) &&
+	    !later_window(call, win, target))
 		ret = call_forgotten(call);
 	return call_end(call, ret);
 }

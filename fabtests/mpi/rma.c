@@ -662,6 +662,25 @@ static int freed(struct side *side)
 	return 0;
 }
 
+/* What puts have read is not kept until the window is synchronised. */
+static int many(struct side *side)
+{
+	const int rank = side->run->rank;
+	unsigned long before = 0, after = 0;
+
+	FT_TRY(begin(side, false, 1));
+	mpi_stage(side->run, "many puts");
+	MPI_Win_fence(0, side->win);
+	ft_cuda_calls("cuMemHostRegister", &before);
+	for (int i = 0; i < 500; i++)
+		MPI_Put(side->origin[1], 8, MPI_BYTE, rank, 0, 8, MPI_BYTE, side->win);
+	MPI_Win_fence(0, side->win);
+	ft_cuda_calls("cuMemHostRegister", &after);
+	FT_CHECK(after - before < 50, "%lu pieces of memory for 500 puts", after - before);
+	memcpy(part_of(side, rank, 0), side->origins[rank], 8);
+	return end(side);
+}
+
 /* ---- what windows say, and memory that is attached ---- */
 
 static int attributes(struct side *side)
@@ -752,6 +771,7 @@ static int run_all(struct mpi_run *run)
 	FT_TRY(errors(&side));
 	FT_TRY(no_window(&side));
 	FT_TRY(freed(&side));
+	FT_TRY(many(&side));
 	FT_TRY(attached(&side));
 	free(side.scratch);
 	for (int i = 0; i < run->ranks; i++) {
