@@ -4,7 +4,6 @@
 
 #include <mpi.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/queue.h>
@@ -21,6 +20,8 @@
 #define LANE_SETTLED 16
 /* How long a thread looks at copies before it has the driver wait [ns] */
 #define LANE_POLL 100000
+/* and how long it sleeps between looks, where it waits for no longer than it is told to [ns] */
+#define LANE_NAP 20000
 
 /* @memory, @len: what a parked one keeps */
 struct lane {
@@ -158,21 +159,20 @@ int lane_launch(struct lane *lane, void *kernel, void **args, unsigned int block
 
 int lane_wait(struct lane *lane, uint64_t ns)
 {
-	struct timespec now;
-	uint64_t end = 0;
+	/* others that are ready to run would have the processor for whole time slices, if it were yielded */
+	const struct timespec nap = {.tv_nsec = LANE_NAP};
+	const uint64_t begin = clock_ns();
 	int ret;
 
 	if (lane->queue->ops->queue_mark(lane->queue))
 		return -1;
 	while ((ret = dev_queue_passed(lane->queue, lane->queue->marked)) == 0) {
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		const uint64_t at =
-			(uint64_t) now.tv_sec * 1000000000ull + (uint64_t) now.tv_nsec;
+		const uint64_t waited = clock_ns() - begin;
 
-		end = end ? end : at + ns;
-		if (at >= end)
+		if (waited >= ns)
 			break;
-		sched_yield();
+		if (waited >= LANE_POLL)
+			nanosleep(&nap, NULL);
 	}
 	return ret;
 }
