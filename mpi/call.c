@@ -140,7 +140,9 @@ static void call_shape(struct call *call, int access, void **buf, struct call_sh
 	struct mirror_part *parts;
 	size_t count = 0;
 
-	if (!call_has(call, buf))
+	/* what is no list MPI says better */
+	if (!call_has(call, buf) || !(shape.counts || shape.long_counts) ||
+	    !(shape.displs || shape.long_displs))
 		return;
 	parts = calloc(shape.peers + 1, sizeof *parts);
 	if (!parts)
@@ -331,7 +333,7 @@ size_t call_sum(const int counts[], size_t count)
 {
 	size_t sum = 0;
 
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; counts && i < count; i++)
 		sum += counts[i] > 0 ? (size_t) counts[i] : 0;
 	return sum;
 }
@@ -340,7 +342,7 @@ size_t call_sum_c(const MPI_Count counts[], size_t count)
 {
 	size_t sum = 0;
 
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; counts && i < count; i++) {
 		if (__builtin_add_overflow(sum, counts[i] > 0 ? (size_t) counts[i] : 0, &sum))
 			return PTRDIFF_MAX;
 	}

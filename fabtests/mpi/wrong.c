@@ -233,6 +233,25 @@ static int longer_than_memory(struct mpi_run *run)
 	return 0;
 }
 
+/* A program that lacks lists is told so by MPI. */
+static int no_lists(struct mpi_run *run)
+{
+	char *addr = run->pool[1].buf.addr;
+	const int one = 1;
+
+	mpi_stage(run, "no lists");
+	FT_CHECK(MPI_Alltoallv(addr, NULL, NULL, MPI_INT, addr, NULL, NULL, MPI_INT,
+			       MPI_COMM_SELF) != MPI_SUCCESS,
+		 "no counts: no error");
+	FT_CHECK(MPI_Gatherv(addr, 1, MPI_INT, addr, &one, NULL, MPI_INT, 0, MPI_COMM_SELF) !=
+			 MPI_SUCCESS,
+		 "no displacements: no error");
+	FT_CHECK(MPI_Reduce_scatter(addr, addr + 64, NULL, MPI_INT, MPI_SUM, MPI_COMM_SELF) !=
+			 MPI_SUCCESS,
+		 "no counts of a reduction: no error");
+	return 0;
+}
+
 /* ---- what looks wrong, and is not ---- */
 
 static int not_looked_at(struct mpi_run *run)
@@ -261,9 +280,9 @@ static int not_looked_at(struct mpi_run *run)
 
 static int run_all(struct mpi_run *run)
 {
-	int (*const tests[])(struct mpi_run * run) = {freed,    hosts_before,
-						      crossing, reserved,
-						      nowhere,  longer_than_memory};
+	int (*const tests[])(struct mpi_run *
+			     run) = {freed,   hosts_before,       crossing, reserved,
+				     nowhere, longer_than_memory, no_lists};
 
 	if (run->kinds == 1)
 		return 0;
