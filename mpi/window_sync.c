@@ -55,9 +55,10 @@ int window_Win_flush_local_all(MPI_Win win)
 CALL_WRAPPER(Win_sync, (MPI_Win win))
 {
 	CALL_REAL(Win_sync, (MPI_Win));
+	static int fence;
 
-	/* there is one copy of the memory only */
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	/* there is one copy of the memory only; the thread sanitizer knows no plain fences */
+	__atomic_fetch_add(&fence, 0, __ATOMIC_SEQ_CST);
 	return window_find(win) ? MPI_SUCCESS : real(win);
 }
 
