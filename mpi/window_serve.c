@@ -134,7 +134,7 @@ void window_reply(const struct window *window, int rank, uint64_t op, enum windo
 		service_send(message, window->peers[rank].addr);
 }
 
-/* Does what @head says with the memory that @mirror stands for, if any; @part has the runs. */
+/* Does what @head says with the memory that @mirror stands for: NULL if that is the host's. */
 static enum window_error window_access(const struct window *window,
 				       const struct window_head *head, struct mirror *mirror,
 				       char *result)
