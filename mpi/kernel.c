@@ -10,7 +10,8 @@
  *
  * Numbers of up to 32 bits are in registers of that width, others in those of 64 bits.
  *
- * The kernel that copies has a warp for each run. Its threads copy units as wide as addresses and length allow.
+ * The kernel that copies has a warp for each run. Its threads copy units as wide as addresses and length allow. The first
+ * thread of a block says that it has begun, for all: a fence to host memory takes a microsecond, and they come one at a time.
  */
 #include "kernel.h"
 
@@ -24,6 +25,8 @@
 #define KERNEL_THREADS 256
 /* As many blocks as a large GPU runs at once */
 #define KERNEL_BLOCKS 1024
+/* Of the kernel that copies: each block has a fence */
+#define KERNEL_COPY_BLOCKS 128
 #define KERNEL_UNROLLED 4
 #define KERNEL_TEXT 8192
 #define KERNEL_NAME "p2p_kernel"
@@ -274,11 +277,13 @@ static void kernel_compose_copy(struct kernel_made *made)
 				     "ld.param.u64 %%d10, [runs];\n"
 				     "ld.param.u64 %%d8, [count];\n"
 				     "ld.param.u64 %%d9, [gate];\n");
-	kernel_say(made, "mov.u32 %%r0, 1;\nst.volatile.global.u32 [%%d9], %%r0;\nmembar.sys;\n"
-			 "ld.volatile.global.u32 %%r0, [%%d9+4];\n"
-			 "setp.ne.u32 %%p0, %%r0, 0;\n@%%p0 bra END;\n");
+	kernel_say(made,
+		   "mov.u32 %%r2, %%tid.x;\nsetp.ne.u32 %%p0, %%r2, 0;\n@%%p0 bra BEGUN;\n"
+		   "mov.u32 %%r0, 1;\nst.volatile.global.u32 [%%d9], %%r0;\nmembar.sys;\n"
+		   "BEGUN:\nbar.sync 0;\nld.volatile.global.u32 %%r0, [%%d9+4];\n"
+		   "setp.ne.u32 %%p0, %%r0, 0;\n@%%p0 bra END;\n");
 	kernel_say(made, "mov.u32 %%r0, %%ctaid.x;\nmov.u32 %%r1, %%ntid.x;\n"
-			 "mov.u32 %%r2, %%tid.x;\nmov.u32 %%r3, %%nctaid.x;\n"
+			 "mov.u32 %%r3, %%nctaid.x;\n"
 			 "mul.wide.u32 %%d0, %%r0, %%r1;\nmul.wide.u32 %%d9, %%r2, 1;\n"
 			 "add.u64 %%d0, %%d0, %%d9;\nmul.wide.u32 %%d9, %%r3, %%r1;\n");
 	kernel_say(made,
@@ -377,12 +382,12 @@ static bool kernel_reaches_all(const struct dev_mem *own, const void *addr, size
 	       (mem.mapped || len <= mem.size - ((uintptr_t) addr - mem.base));
 }
 
-/* @blocks: as many as the work has; a few of them may do it */
-static bool kernel_launch(struct lane *lane, void *kernel, void **args, size_t blocks)
+/* @blocks: as many as the work has; @most of them do it */
+static bool kernel_launch(struct lane *lane, void *kernel, void **args, size_t blocks,
+			  unsigned int most)
 {
 	return kernel &&
-	       lane_launch(lane, kernel, args,
-			   blocks < KERNEL_BLOCKS ? (unsigned int) blocks : KERNEL_BLOCKS,
+	       lane_launch(lane, kernel, args, blocks < most ? (unsigned int) blocks : most,
 			   KERNEL_THREADS) == 0;
 }
 
@@ -415,7 +420,7 @@ int kernel_reduce(struct lane *lane, MPI_Op op, MPI_Datatype type, void *out, co
 		return MPI_ERR_BUFFER;
 	}
 	blocks = (count - 1) / (KERNEL_THREADS * KERNEL_UNROLLED) + 1;
-	if (!kernel_launch(lane, kernel_get(mem, &made), args, blocks)) {
+	if (!kernel_launch(lane, kernel_get(mem, &made), args, blocks, KERNEL_BLOCKS)) {
 		*why = "the GPU starts no kernel";
 		return MPI_ERR_OTHER;
 	}
@@ -437,7 +442,7 @@ bool kernel_copy(struct lane *lane, const struct kernel_run *runs, size_t count,
 	struct kernel_made made = {0};
 
 	return kernel_launch(lane, kernel_get(lane_device(lane), &made), args,
-			     count / (KERNEL_THREADS / KERNEL_WARP) + 1);
+			     count / (KERNEL_THREADS / KERNEL_WARP) + 1, KERNEL_COPY_BLOCKS);
 }
 
 bool kernel_begins(const struct dev_mem *mem)

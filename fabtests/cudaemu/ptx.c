@@ -286,6 +286,10 @@ static bool ptx_instruction(struct ptx_reader *reader)
 		op->code = PTX_MEMBAR;
 		return ptx_expect(reader, ";");
 	}
+	if (!strcmp(reader->token, "bar.sync")) {
+		op->code = PTX_BAR;
+		return !strcmp(ptx_next(reader), "0") && ptx_expect(reader, ";");
+	}
 	if (!strcmp(reader->token, "bra")) {
 		op->code = PTX_BRA;
 		ptx_next(reader);

@@ -4,7 +4,8 @@
  * (mpi/kernel.c) are written in, and all else is an error: so is a register of the wrong width, as for ptxas.
  *
  * Entries with parameters of 32 and 64 bits; registers .pred, .b32 and .b64; integers for immediates; x of a grid's three
- * dimensions; no shared memory, no barriers. So threads need not run at once, and one after the other they do.
+ * dimensions; no shared memory. Threads run one after the other, in the order of their numbers. So a barrier has each wait for
+ * those before it only.
  */
 #ifndef CUDAEMU_PTX_H
 #define CUDAEMU_PTX_H

@@ -30,6 +30,7 @@ enum ptx_code {
 	PTX_SETP_GE,
 	PTX_SELP,
 	PTX_MEMBAR,
+	PTX_BAR,
 	PTX_BRA,
 	PTX_RET,
 };

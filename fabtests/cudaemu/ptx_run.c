@@ -196,6 +196,8 @@ static bool ptx_step(struct ptx_thread *thread, const struct ptx_op *op)
 		/* a fence, of a kind that the thread sanitizer knows */
 		__atomic_fetch_add(&result, 0, __ATOMIC_SEQ_CST);
 		return true;
+	case PTX_BAR:
+		return true;
 	case PTX_LD_PARAM:
 	case PTX_MOV:
 		result = a;
