@@ -33,6 +33,8 @@
 #define CALL_WRITE 2
 /* It goes down to libfabric as it is, if it has no gaps */
 #define CALL_DIRECT MIRROR_DIRECT
+/* So does each part of it, if none has gaps, and they are long */
+#define CALL_PARTS MIRROR_PARTS
 /* Nothing need be there */
 #define CALL_ABSENT MIRROR_ABSENT
 

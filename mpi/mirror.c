@@ -21,6 +21,8 @@
 /* Runs of up to so many bytes, up to so many together, are left to a kernel */
 #define MIRROR_SHORT 8192
 #define MIRROR_FEW 8
+/* Parts of at least so many bytes, on average, are messages by themselves */
+#define MIRROR_PART 32768
 
 static const char mirror_leaves[] =
 	"the buffer is longer than the GPU's allocation that it begins in";
@@ -61,6 +63,16 @@ static bool mirror_gapless(const struct mirror *mirror)
 	return mirror->count == 1 && !mirror->parts[0].layout->shifted &&
 	       (layout_dense(mirror->parts[0].layout) ||
 		(mirror->parts[0].count == 1 && mirror->parts[0].layout->count == 1));
+}
+
+/* Each part by itself, and long enough that a message costs less than a mirror */
+static bool mirror_long_parts(const struct mirror *mirror, size_t bytes)
+{
+	for (size_t i = 0; i < mirror->count; i++) {
+		if (mirror->parts[i].layout->shifted || !layout_dense(mirror->parts[i].layout))
+			return false;
+	}
+	return bytes / mirror->count >= MIRROR_PART;
 }
 
 static bool mirror_within(const struct dev_mem *mem, const char *addr, size_t len)
@@ -419,7 +431,8 @@ int mirror_make(struct mirror **result, void *buf, struct mirror_part *parts, si
 	for (size_t i = 0; found > 0 && ret == MPI_SUCCESS && i < count; i++)
 		*bytes += parts[i].count * parts[i].layout->size;
 	if (found > 0 && ret == MPI_SUCCESS &&
-	    !(flags & MIRROR_DIRECT && mirror_gapless(mirror)))
+	    !(flags & MIRROR_DIRECT && mirror_gapless(mirror)) &&
+	    !(flags & MIRROR_PARTS && mirror_long_parts(mirror, *bytes)))
 		ret = mirror_memory(mirror, why);
 	if (!mirror->host) {
 		mirror_free(mirror);

@@ -43,6 +43,8 @@ struct mirror {
 
 /* A mirror is not made of data without gaps. */
 #define MIRROR_DIRECT 4
+/* Nor of parts without gaps, if they are long. */
+#define MIRROR_PARTS 16
 /* A buffer that is in no memory is MPI's to judge. */
 #define MIRROR_ABSENT 8
 
