@@ -534,11 +534,6 @@ GATE(int, msync, void *addr, size_t len, int flags)
 	return msync(addr, len, flags);
 }
 
-GATE(void *, sbrk, intptr_t by)
-{
-	return sbrk(by);
-}
-
 GATE(int, getrlimit, int resource, struct rlimit *limit)
 {
 	*limit = (struct rlimit){RLIM_INFINITY, RLIM_INFINITY};

@@ -80,6 +80,17 @@ static void mem_settle(const struct dev_mem *mem)
 }
 
 /*
+ * Where the heap ends, by libc's own variable. sbrk(0) would tell it as well, unless UCX is in the process. UCX's sbrk()
+ * sets the end again that it has read, so the heap loses what another thread has added meanwhile.
+ */
+extern char *__curbrk __attribute__((weak));
+
+static uintptr_t mem_heap_end(void)
+{
+	return &__curbrk ? (uintptr_t) __atomic_load_n(&__curbrk, __ATOMIC_RELAXED) : 0;
+}
+
+/*
  * The heap's first address. UINTPTR_MAX if the heap does not end where the kernel says. Under
  * valgrind it does not, as there is a heap beside the program's.
  */
@@ -100,7 +111,7 @@ static uintptr_t mem_heap_find(void)
 		end = last;
 	}
 	fclose(maps);
-	return start && end == P2P_ALIGN_UP((uintptr_t) sbrk(0), sysconf(_SC_PAGESIZE))
+	return start && end == P2P_ALIGN_UP(mem_heap_end(), sysconf(_SC_PAGESIZE))
 		       ? start
 		       : UINTPTR_MAX;
 }
@@ -115,7 +126,7 @@ bool mem_in_heap(const void *addr, size_t len)
 		__atomic_store_n(&known, start, __ATOMIC_RELAXED);
 	}
 	/* the heap may have grown or shrunk since */
-	return first >= start && first + len > first && first + len <= (uintptr_t) sbrk(0);
+	return first >= start && first + len > first && first + len <= mem_heap_end();
 }
 
 /* The kernel leaves so much free below the main thread's stack, whatever its limit is */
