@@ -673,7 +673,7 @@ part_trixie() {
 	# Open MPI 5.0, which takes programs made for 4.1
 	if [ -x "$base/plain/fabtests/fi_p2p_mpi_bcast" ]; then
 		suite=mpi
-		# what kernels do is no matter of the MPI's; this one has no windows over tcp
+		# what kernels do is no matter of the MPI's; this one has no windows of its own over tcp
 		leave_out '-late-1$|-none-|^mpi-exchange-[12]$|^mpi-window-(programs|apart-2)$'
 		run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
 		leave_out

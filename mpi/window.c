@@ -282,13 +282,8 @@ static int window_begin(struct window *window, MPI_Info info, MPI_Comm comm, MPI
 /* Does any rank have a GPU's memory, or of windows that have none yet, a GPU? */
 static bool window_is_ours(bool mine, MPI_Comm comm)
 {
-	char library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
-	int any = mine, len;
+	int any = mine;
 
-	/* there memory is overwritten now and then, and why is not known */
-	if (PMPI_Get_library_version(library, &len) == MPI_SUCCESS &&
-	    !strncmp(library, "Open MPI v5", 11))
-		return false;
 	return PMPI_Allreduce(MPI_IN_PLACE, &any, 1, MPI_INT, MPI_MAX, comm) == MPI_SUCCESS &&
 	       any;
 }
