@@ -92,6 +92,16 @@ static inline size_t cost_lend_min(void)
 	return cost_crossing(&cost_table[COST_SENT], &cost_table[COST_LENT]);
 }
 
+/* Returns the length from which on a message alone goes from device to device. Whole, it waits for two copies more. */
+static inline size_t cost_across_alone(void)
+{
+	const struct cost *whole = &cost_table[COST_WHOLE], *copy = &cost_table[COST_COPY];
+	const struct cost alone = {whole->fixed + 2 * copy->fixed, whole->kib + 2 * copy->kib,
+				   0, 0};
+
+	return cost_crossing(&alone, &cost_table[COST_ACROSS]);
+}
+
 /* Returns the least length of pieces that are made shorter by choice, as cores send shorter ones in parts */
 static inline size_t cost_piece_min(void)
 {

@@ -39,7 +39,7 @@ bool hello_doubts(const struct xfer_peer *peer)
 	       (!(peer->ep->quirks & QUIRK_DIRECTED) || life->probes <= HELLO_DOUBTS);
 }
 
-void hello_declined(struct xfer_peer *peer, size_t len, enum path_far far, bool plain)
+void hello_offered(struct xfer_peer *peer, size_t len, enum path_far far, bool plain)
 {
 	const bool refuses = far == PATH_FAR_HOST || far == PATH_FAR_WISH;
 
@@ -47,6 +47,8 @@ void hello_declined(struct xfer_peer *peer, size_t len, enum path_far far, bool 
 	/* its driver may open other memory, or the same one later */
 	if (far == PATH_FAR_CLOSED)
 		retry_failed(&peer->offers);
+	peer->facts = (peer->facts & ~HELLO_HOST_BUFFER) |
+		      (far == PATH_FAR_BUFFER ? HELLO_HOST_BUFFER : 0);
 	if (!refuses && !(plain && len <= WIRE_PLAIN_MAX))
 		return;
 	peer->facts = (peer->facts & ~HELLO_FOLLOWS) | (refuses ? HELLO_REFUSES : 0);

@@ -26,9 +26,10 @@
 #define HELLO_ANSWERED                                                                         \
 	(1u << 8)            /* it has answered a greeting, and may not know yet that we know */
 #define HELLO_GONE (1u << 9) /* its process has ended, and no other one was reached */
-#define HELLO_LANES (1u << 10)   /* it may have lanes */
-#define HELLO_BORROWS (1u << 11) /* it reads what WRITE and SUPPLY lend */
-#define HELLO_MET (1u << 12)     /* it was known once: nobody more is let in for it */
+#define HELLO_LANES (1u << 10)       /* it may have lanes */
+#define HELLO_BORROWS (1u << 11)     /* it reads what WRITE and SUPPLY lend */
+#define HELLO_MET (1u << 12)         /* it was known once: nobody more is let in for it */
+#define HELLO_HOST_BUFFER (1u << 13) /* what it was offered last met host memory */
 
 /* Is it another process than the one that was known last, or another endpoint, that says @msg? */
 bool hello_another(const struct xfer_peer *peer, const struct wire_msg *msg);
@@ -61,8 +62,8 @@ bool hello_was_lost(const struct xfer_peer *peer);
  */
 bool hello_doubts(const struct xfer_peer *peer);
 
-/* It did not take the @len bytes that it was offered; @plain: they met a multi-receive buffer */
-void hello_declined(struct xfer_peer *peer, size_t len, enum path_far far, bool plain);
+/* What has become of the @len bytes that it was offered; @plain: they met a multi-receive buffer */
+void hello_offered(struct xfer_peer *peer, size_t len, enum path_far far, bool plain);
 
 /* It has asked for a lent message in another way: it cannot read, or has multi-receive buffers. */
 void hello_borrows_not(struct xfer_peer *peer);

@@ -44,7 +44,7 @@ static struct path_query post_query(struct xfer_ep *ep, const struct p2p_op *op,
 				    : conf.eager_size;
 	bool whole = len <= most;
 	/* who sends short messages only needs no other endpoint */
-	bool stalls = ep->quirks & QUIRK_STALLS && (whole || !xfer_ep_side(ep));
+	bool stalls = ep->quirks & QUIRK_STALLS && !(whole ? ep->side : xfer_ep_side(ep));
 	bool announced = xfer_announces(ep->xfer), pieces = announced && (whole || !stalls);
 
 	return (struct path_query){
@@ -64,6 +64,7 @@ static struct path_query post_query(struct xfer_ep *ep, const struct p2p_op *op,
 		.direct = ep->xfer->direct,
 		.inline_max = ep->inline_max,
 		.near = ep->quirks & QUIRK_NEAR,
+		.alone = !ep->waiting && stage_idle(&ep->xfer->stage),
 		.across_why = "over a hook there are no announcements",
 	};
 }

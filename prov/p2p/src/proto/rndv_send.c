@@ -546,7 +546,7 @@ void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *m
 	if (proto == PATH_LENT && (plain || msg->len))
 		hello_borrows_not(req->peer);
 	if (proto == PATH_ACROSS)
-		hello_declined(req->peer, req->len, (enum path_far) msg->data, plain);
+		hello_offered(req->peer, req->len, (enum path_far) msg->data, plain);
 	rndv_taken(req, (enum path_far) msg->data);
 	if ((plain || msg->len) && rndv_forbidden(req, proto)) {
 		rndv_send_fail(req, -FI_EOPNOTSUPP, true);
@@ -598,6 +598,8 @@ void rndv_fin(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *m
 		return;
 	}
 	/* who has read or copied it, or the rest of it, asks for nothing more */
+	if (taken && req->path.proto == PATH_ACROSS && req->peer)
+		hello_offered(req->peer, req->len, PATH_FAR_NOT, false);
 	if (taken)
 		rndv_taken(req, PATH_FAR_NOT);
 	if (!req->transfer.status)
