@@ -17,9 +17,8 @@
 #include "call.h"
 #include "dev/dev.h"
 
-/* Bytes that all ranks give or get, and each of them, at least: shorter calls are left to MPI. */
-#define EXCHANGE_LEAST 65536
-#define EXCHANGE_PIECE 4096
+/* Bytes of a rank's piece, on average: shorter ones are left to MPI. Messages that are longer go from GPU to GPU in a host. */
+#define EXCHANGE_PIECE 65536
 /* Bytes of a message, at most */
 #define EXCHANGE_MESSAGE (1ul << 30)
 /* Peers that a rank sends to at a time, and receives from */

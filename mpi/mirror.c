@@ -22,7 +22,7 @@
 #define MIRROR_SHORT 8192
 #define MIRROR_FEW 8
 /* Parts of at least so many bytes, on average, are messages by themselves */
-#define MIRROR_PART 32768
+#define MIRROR_PART 65536
 
 static const char mirror_leaves[] =
 	"the buffer is longer than the GPU's allocation that it begins in";

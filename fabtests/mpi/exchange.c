@@ -12,7 +12,7 @@
 
 #define ROOM (20ul << 20)
 #define RANKS_MOST 64
-/* From as many bytes of all ranks on */
+/* From as many bytes of each rank on */
 #define LEAST 65536
 /* More than the library has hidden communicators */
 #define COMMS 80
@@ -21,7 +21,7 @@
 #define AROUND 256
 #define POOL (2 * (ROOM + AROUND) + AROUND)
 /* Parts of as many bytes go from GPU to GPU in vector collectives */
-#define PART 32768
+#define PART 65536
 
 /* ---- what the library sends ---- */
 
@@ -466,7 +466,7 @@ static int one_call(struct mpi_run *run, size_t i, MPI_Comm comm, const struct k
 	work_init(&w, comm, kind, n);
 	w.root = (int) i % w.ranks;
 	if ((size_t) (call->parts ? w.part * w.ranks : n) * (size_t) w.size <
-	    (call->messages ? PART : LEAST))
+	    (call->messages ? PART : LEAST * (size_t) w.ranks))
 		trial.expected = false;
 	return twice(run, &trial, &w, (int) mpi_random(run, 3));
 }
@@ -475,7 +475,8 @@ static int one_call(struct mpi_run *run, size_t i, MPI_Comm comm, const struct k
 
 static int sizes(struct mpi_run *run, const struct kind *kinds)
 {
-	static const int counts[] = {1, 16383, 16384, 16385, 16390, 100003};
+	const int least = LEAST / (int) sizeof(int) * run->ranks,
+		  counts[] = {1, least - 1, least, least + 1, least + 6, 70001 * run->ranks};
 
 	for (size_t i = 0; i < FT_COUNT(counts) * FT_COUNT(calls); i++)
 		FT_TRY(one_call(run, i, MPI_COMM_WORLD, &kinds[0], counts[i / FT_COUNT(calls)],
@@ -515,7 +516,7 @@ static int all_operations(struct mpi_run *run, const struct kind *kinds)
 			continue;
 		snprintf(what, sizeof what, "%s", operation->name);
 		MPI_Type_size(kind->type, &size);
-		work_init(&w, MPI_COMM_WORLD, kind, LEAST / size + 7 * run->ranks);
+		work_init(&w, MPI_COMM_WORLD, kind, (LEAST / size + 7) * run->ranks);
 		w.op = operation->op;
 		FT_TRY(twice(run, &trial, &w, (int) (i % 3)));
 	}
@@ -560,7 +561,7 @@ static int not_exchanged(struct mpi_run *run, const struct kind *kinds)
 	MPI_Comm_idup(MPI_COMM_WORLD, &comm, &request);
 	MPI_Wait(&request, MPI_STATUS_IGNORE);
 	for (size_t i = 0; i < FT_COUNT(calls); i++)
-		FT_TRY(one_call(run, i, comm, &kinds[0], 20000, "idup", false));
+		FT_TRY(one_call(run, i, comm, &kinds[0], 20000 * run->ranks, "idup", false));
 	MPI_Comm_free(&comm);
 	return 0;
 }
@@ -595,8 +596,8 @@ static int comms_made(struct mpi_run *run, const struct kind *kinds)
 				       MPI_INFO_NULL, 0, &comms[count++]);
 	for (int i = 0; i < count; i++) {
 		for (int k = 0; k < 5; k++)
-			FT_TRY(one_call(run, (size_t) (4 * i + k), comms[i], &kinds[0], 20000,
-					"a communicator", true));
+			FT_TRY(one_call(run, (size_t) (4 * i + k), comms[i], &kinds[0],
+					20000 * run->ranks, "a communicator", true));
 		MPI_Comm_free(&comms[i]);
 	}
 	MPI_Comm_free(&cart);
@@ -633,7 +634,7 @@ static int comms_hidden(struct mpi_run *run, const struct kind *kinds)
 			MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
 		FT_CHECK(copied == COMMS, "an attribute was copied %d times", copied);
 		for (int i = 0; i < COMMS; i += COMMS - 1) {
-			work_init(&w, comms[i], &kinds[0], 20000);
+			work_init(&w, comms[i], &kinds[0], 20000 * run->ranks);
 			trial.expected = i == 0;
 			FT_TRY(twice(run, &trial, &w, 0));
 		}
