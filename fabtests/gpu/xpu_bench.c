@@ -246,6 +246,7 @@ static int host_put(struct xpu_side *side, size_t len, uint64_t *written)
 		FT_CHECK(!fi_cntr_readerr(side->tx), "a write has failed");
 		FT_TRY(ft_idle(&side->ctx));
 	}
+	ft_progress_note();
 	return 0;
 }
 
@@ -282,6 +283,8 @@ static int host_ping(struct bench *bench, size_t len, const char *what)
 						fi_cntr_read(side->tx);
 						FT_TRY(ft_idle(&side->ctx));
 					}
+					/* or it would yield the processor in each look */
+					ft_progress_note();
 					continue;
 				}
 				if (len)
