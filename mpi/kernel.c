@@ -11,7 +11,8 @@
  * Numbers of up to 32 bits are in registers of that width, others in those of 64 bits.
  *
  * The kernel that copies has a warp for each run. Its threads copy units as wide as addresses and length allow. The first
- * thread of a block says that it has begun, for all: a fence to host memory takes a microsecond, and they come one at a time.
+ * thread of a block looks at the gate, for all: a load of host memory takes a microsecond, and those of one word come one at a
+ * time.
  */
 #include "kernel.h"
 
@@ -25,8 +26,8 @@
 #define KERNEL_THREADS 256
 /* As many blocks as a large GPU runs at once */
 #define KERNEL_BLOCKS 1024
-/* Of the kernel that copies: each block has a fence */
-#define KERNEL_COPY_BLOCKS 128
+/* Of the kernel that copies: each block looks at the gate */
+#define KERNEL_COPY_BLOCKS 64
 #define KERNEL_UNROLLED 4
 #define KERNEL_TEXT 8192
 #define KERNEL_NAME "p2p_kernel"
@@ -277,11 +278,12 @@ static void kernel_compose_copy(struct kernel_made *made)
 				     "ld.param.u64 %%d10, [runs];\n"
 				     "ld.param.u64 %%d8, [count];\n"
 				     "ld.param.u64 %%d9, [gate];\n");
-	kernel_say(made,
-		   "mov.u32 %%r2, %%tid.x;\nsetp.ne.u32 %%p0, %%r2, 0;\n@%%p0 bra BEGUN;\n"
-		   "mov.u32 %%r0, 1;\nst.volatile.global.u32 [%%d9], %%r0;\nmembar.sys;\n"
-		   "BEGUN:\nbar.sync 0;\nld.volatile.global.u32 %%r0, [%%d9+4];\n"
-		   "setp.ne.u32 %%p0, %%r0, 0;\n@%%p0 bra END;\n");
+	kernel_say(made, "mov.u32 %%r2, %%tid.x;\nmov.u32 %%r0, 0;\n"
+			 "setp.ne.u32 %%p0, %%r2, 0;\n@%%p0 bra BEGUN;\n"
+			 "mov.u32 %%r0, 1;\nst.volatile.global.u32 [%%d9], %%r0;\nmembar.sys;\n"
+			 "ld.volatile.global.u32 %%r0, [%%d9+4];\n"
+			 "BEGUN:\nsetp.ne.u32 %%p0, %%r0, 0;\n"
+			 "bar.red.or.pred %%p0, 0, %%p0;\n@%%p0 bra END;\n");
 	kernel_say(made, "mov.u32 %%r0, %%ctaid.x;\nmov.u32 %%r1, %%ntid.x;\n"
 			 "mov.u32 %%r3, %%nctaid.x;\n"
 			 "mul.wide.u32 %%d0, %%r0, %%r1;\nmul.wide.u32 %%d9, %%r2, 1;\n"

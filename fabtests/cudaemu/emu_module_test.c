@@ -19,7 +19,8 @@ static const char adds[] = ENTRY REGISTERS
 	"setp.ge.u32 %p0, %r1, 10;\n@%p0 bra END;\n"
 	"ld.global.u32 %r2, [%d0+4];\nadd.u32 %r2, %r2, %r0;\nadd.u32 %r2, %r2, %r1;\n"
 	"st.global.u32 [%d0+4], %r2;\n"
-	"END:\nbar.sync 0;\nret;\n}\n";
+	"END:\nsetp.eq.u32 %p1, %r3, 0;\nbar.red.or.pred %p1, 0, %p1;\n"
+	"@%p1 ret;\nst.global.u32 [%d0], %r0;\nret;\n}\n";
 
 static CUcontext ctx;
 static CUstream stream;
@@ -131,7 +132,7 @@ static void test_refused(void **state)
 		".target sm_50\n",
 		HEAD ".entry f()\n{\nret;\n}\n",
 		ENTRY REGISTERS "warpsync 1;\nret;\n}\n",
-		ENTRY REGISTERS "bar.sync;\nret;\n}\n",
+		ENTRY REGISTERS "bar.red.or.pred %p1, 0, %r1;\nret;\n}\n",
 		ENTRY REGISTERS "add.u32 %r0, %r1, %d1;\nret;\n}\n",
 		ENTRY REGISTERS "add.u16 %r0, %r1, %r1;\nret;\n}\n",
 		ENTRY REGISTERS "add.f32 %r0, %r1, %r1;\nret;\n}\n",

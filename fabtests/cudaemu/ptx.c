@@ -63,6 +63,7 @@ static const struct ptx_form {
 	{"setp.gt", "u32 s32 u64 s64 f32 f64", PTX_SETP_GT, 2},
 	{"setp.ge", "u32 s32 u64 s64 f32 f64", PTX_SETP_GE, 2},
 	{"selp", "b32 b64", PTX_SELP, 3},
+	{"bar.red.or", "pred", PTX_BAR, 2},
 };
 
 static const char *const ptx_specials[PTX_SPECIALS] = {
@@ -285,10 +286,6 @@ static bool ptx_instruction(struct ptx_reader *reader)
 	if (!strcmp(reader->token, "membar.sys")) {
 		op->code = PTX_MEMBAR;
 		return ptx_expect(reader, ";");
-	}
-	if (!strcmp(reader->token, "bar.sync")) {
-		op->code = PTX_BAR;
-		return !strcmp(ptx_next(reader), "0") && ptx_expect(reader, ";");
 	}
 	if (!strcmp(reader->token, "bra")) {
 		op->code = PTX_BRA;

@@ -4,8 +4,8 @@
  * (mpi/kernel.c) are written in, and all else is an error: so is a register of the wrong width, as for ptxas.
  *
  * Entries with parameters of 32 and 64 bits; registers .pred, .b32 and .b64; integers for immediates; x of a grid's three
- * dimensions; no shared memory. Threads run one after the other, in the order of their numbers. So a barrier has each wait for
- * those before it only.
+ * dimensions; no shared memory. Threads run one after the other, in the order of their numbers. So at a barrier only the
+ * first one can tell the others something: what a later one tells is an error.
  */
 #ifndef CUDAEMU_PTX_H
 #define CUDAEMU_PTX_H

@@ -5,10 +5,12 @@
 
 #include <string.h>
 
+/* @any: of the predicates at the block's barrier, those of the threads so far */
 struct ptx_thread {
 	const struct ptx_grid *grid;
 	uint64_t *registers;
 	uint32_t special[PTX_SPECIALS];
+	bool any;
 };
 
 static uint64_t ptx_value(const struct ptx_thread *thread, const struct ptx_operand *operand)
@@ -197,7 +199,11 @@ static bool ptx_step(struct ptx_thread *thread, const struct ptx_op *op)
 		__atomic_fetch_add(&result, 0, __ATOMIC_SEQ_CST);
 		return true;
 	case PTX_BAR:
-		return true;
+		/* the threads before would have had to wait for this one */
+		if (b && !thread->any && thread->special[PTX_TID])
+			return false;
+		result = thread->any |= b;
+		break;
 	case PTX_LD_PARAM:
 	case PTX_MOV:
 		result = a;
@@ -248,6 +254,7 @@ bool ptx_run(const struct ptx_grid *grid)
 	thread.special[PTX_NTID] = grid->threads;
 	thread.special[PTX_NCTAID] = grid->blocks;
 	for (unsigned int block = 0; block < grid->blocks; block++) {
+		thread.any = false;
 		for (unsigned int number = 0; number < grid->threads; number++) {
 			thread.special[PTX_TID] = number;
 			thread.special[PTX_CTAID] = block;
