@@ -9,7 +9,6 @@
 /* Sizes of the borders */
 #define SHORT 65536
 #define LEND 16384
-#define ALONE 16398
 #define PLAIN 4096
 
 #define STAGE FI_P2P_PATH_STAGE
@@ -164,8 +163,8 @@ static const struct path_case {
 	{A(PLAIN), STAGE, PATH_SHORT},
 	{A(PLAIN + 1), STAGE, PATH_SHORT},
 	{A(SHORT), STAGE, PATH_SHORT},
-	{A(ALONE - 1, .alone = true), STAGE, PATH_SHORT},
-	{A(ALONE, .alone = true), STAGE, PATH_ACROSS},
+	{A(LEND, .alone = true), STAGE, PATH_SHORT},
+	{A(LEND + 1, .alone = true), STAGE, PATH_ACROSS},
 	{A(SHORT, .alone = true, .refuses = true), STAGE, PATH_SHORT},
 	{A(SHORT, .alone = true, .foreign = true), STAGE, PATH_SHORT},
 	{A(SHORT, .alone = true, .stalls = true), STAGE, PATH_SHORT},

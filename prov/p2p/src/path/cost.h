@@ -86,20 +86,10 @@ static inline size_t cost_crossing(const struct cost *from, const struct cost *t
 	return from->most ? P2P_MIN(len, from->most) : len;
 }
 
-/* Returns the length above which messages may be lent */
+/* Returns the length above which messages may be lent, and one alone is offered to who copies from device to device */
 static inline size_t cost_lend_min(void)
 {
 	return cost_crossing(&cost_table[COST_SENT], &cost_table[COST_LENT]);
-}
-
-/* Returns the length from which on a message alone goes from device to device. Whole, it waits for two copies more. */
-static inline size_t cost_across_alone(void)
-{
-	const struct cost *whole = &cost_table[COST_WHOLE], *copy = &cost_table[COST_COPY];
-	const struct cost alone = {whole->fixed + 2 * copy->fixed, whole->kib + 2 * copy->kib,
-				   0, 0};
-
-	return cost_crossing(&alone, &cost_table[COST_ACROSS]);
 }
 
 /* Returns the least length of pieces that are made shorter by choice, as cores send shorter ones in parts */
