@@ -12,22 +12,35 @@
 
 /* ---- data ---- */
 
-static const struct window_region *window_region(const struct window *window,
-						 const struct layout_run *run)
+static const struct window_region *window_region(const struct window *window, uintptr_t at)
 {
 	const struct window_region *region;
 
 	SLIST_FOREACH(region, &window->regions, entry)
 	{
-		/* window->base is 0 if memory was attached: then runs have addresses */
-		const uintptr_t at = (uintptr_t) window->base + (uintptr_t) run->at,
-				base = (uintptr_t) region->base;
-
-		if (at >= base && run->len <= (size_t) region->size &&
-		    at - base <= (size_t) region->size - run->len)
+		if (at - (uintptr_t) region->base < (uintptr_t) region->size)
 			break;
 	}
 	return region;
+}
+
+/* A run may go on from one region to the next. @gpu: set if some of that is a GPU's */
+static bool window_has_run(const struct window *window, const struct layout_run *run, bool *gpu)
+{
+	/* window->base is 0 if memory was attached: then runs have addresses */
+	uintptr_t at = (uintptr_t) window->base + (uintptr_t) run->at;
+	size_t left = run->len, len;
+
+	for (; left; at += len, left -= len) {
+		const struct window_region *region = window_region(window, at);
+
+		if (!region)
+			return false;
+		len = (size_t) region->size - (at - (uintptr_t) region->base);
+		len = len < left ? len : left;
+		*gpu = *gpu || region->gpu;
+	}
+	return true;
 }
 
 /* Are the runs in the window's memory? @gpu: is some of that a GPU's? */
@@ -38,12 +51,8 @@ static bool window_has(const struct window *window, const struct window_head *he
 
 	*gpu = false;
 	window_lock();
-	for (uint64_t i = 0; i < head->runs && has; i++) {
-		const struct window_region *region = window_region(window, &runs[i]);
-
-		has = region;
-		*gpu = *gpu || (region && region->gpu);
-	}
+	for (uint64_t i = 0; i < head->runs && has; i++)
+		has = window_has_run(window, &runs[i], gpu);
 	window_unlock();
 	return has;
 }

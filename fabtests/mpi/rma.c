@@ -727,7 +727,8 @@ static int attached(struct side *side)
 	mpi_stage(run, "memory that is attached");
 	MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
 	MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
-	MPI_Win_attach(win, side->window, PART);
+	MPI_Win_attach(win, side->window, 50000);
+	MPI_Win_attach(win, side->window + 50000, PART - 50000);
 	MPI_Get_address(side->window, &mine);
 	MPI_Allgather(&mine, 1, MPI_AINT, at, 1, MPI_AINT, MPI_COMM_WORLD);
 	MPI_Win_lock_all(0, win);
@@ -740,6 +741,7 @@ static int attached(struct side *side)
 	MPI_Win_unlock_all(win);
 	MPI_Barrier(MPI_COMM_WORLD);
 	memcpy(part_of(side, run->rank, 0) + 3, side->origins[last], 70001);
+	MPI_Win_detach(win, side->window + 50000);
 	MPI_Win_detach(win, side->window);
 	FT_TRY(is_error(MPI_Win_detach(win, side->window), MPI_ERR_RMA_ATTACH,
 			"detached twice"));
