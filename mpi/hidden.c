@@ -180,8 +180,6 @@ MAKE(Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm *made),
      (MPI_Comm, MPI_Info, MPI_Comm *), comm, made, comm, info, made)
 MAKE(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm *made),
      (MPI_Comm, MPI_Group, MPI_Comm *), comm, made, comm, group, made)
-MAKE(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made),
-     (MPI_Comm, MPI_Group, int, MPI_Comm *), comm, made, comm, group, tag, made)
 MAKE(Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm *made),
      (MPI_Comm, int, int, MPI_Comm *), comm, made, comm, color, key, made)
 MAKE(Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made),

@@ -2,7 +2,8 @@
 /*
  * Communicators that the application does not see, for messages of the library's own: one beside each of the application's.
  * It is made with that one, and freed with it. A child has one if its parent has, so that all ranks agree. There is none
- * where no rank can have a GPU, between two groups, beside what MPI_Comm_idup() makes, nor for dynamic processes.
+ * where no rank can have a GPU, between two groups, for dynamic processes, nor beside what MPI_Comm_idup() makes, or
+ * MPI_Comm_create_group(): several threads call that with one parent, and Open MPI 4.1 hangs if each makes two.
  */
 #ifndef P2P_MPI_HIDDEN_H
 #define P2P_MPI_HIDDEN_H

@@ -573,7 +573,7 @@ static int comms_made(struct mpi_run *run, const struct kind *kinds)
 	const int rank = run->rank, dims[1] = {run->ranks}, no[1] = {0}, yes[1] = {1};
 	const int weight = 1, last = (rank + run->ranks - 1) % run->ranks,
 		  next = (rank + 1) % run->ranks;
-	MPI_Comm comms[9], cart;
+	MPI_Comm comms[9], cart, alone;
 	MPI_Group group;
 	int count = 0, index[RANKS_MOST], edges[RANKS_MOST];
 
@@ -588,7 +588,7 @@ static int comms_made(struct mpi_run *run, const struct kind *kinds)
 	MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, -rank, MPI_INFO_NULL,
 			    &comms[count++]);
 	MPI_Comm_create(MPI_COMM_WORLD, group, &comms[count++]);
-	MPI_Comm_create_group(MPI_COMM_WORLD, group, 5, &comms[count++]);
+	MPI_Comm_create_group(MPI_COMM_WORLD, group, 5, &alone);
 	MPI_Cart_create(MPI_COMM_WORLD, 1, dims, no, 0, &cart);
 	MPI_Cart_sub(cart, yes, &comms[count++]);
 	MPI_Graph_create(MPI_COMM_WORLD, run->ranks, index, edges, 0, &comms[count++]);
@@ -600,6 +600,8 @@ static int comms_made(struct mpi_run *run, const struct kind *kinds)
 					20000 * run->ranks, "a communicator", true));
 		MPI_Comm_free(&comms[i]);
 	}
+	FT_TRY(one_call(run, 0, alone, &kinds[0], 20000 * run->ranks, "of a group", false));
+	MPI_Comm_free(&alone);
 	MPI_Comm_free(&cart);
 	MPI_Group_free(&group);
 	return 0;
