@@ -214,35 +214,48 @@ PAIR(long_double_int, long double, int)
 PAIR(two_floats, float, float)
 PAIR(two_doubles, double, double)
 
+static const struct {
+	void (*calculate)(enum calculation, const char *, char *, size_t);
+	size_t size;
+} calculate_kinds[] = {
+	[KIND_INT8] = {calculate_int8, sizeof(int8_t)},
+	[KIND_UINT8] = {calculate_uint8, sizeof(uint8_t)},
+	[KIND_INT16] = {calculate_int16, sizeof(int16_t)},
+	[KIND_UINT16] = {calculate_uint16, sizeof(uint16_t)},
+	[KIND_INT32] = {calculate_int32, sizeof(int32_t)},
+	[KIND_UINT32] = {calculate_uint32, sizeof(uint32_t)},
+	[KIND_INT64] = {calculate_int64, sizeof(int64_t)},
+	[KIND_UINT64] = {calculate_uint64, sizeof(uint64_t)},
+	[KIND_FLOAT] = {calculate_float, sizeof(float)},
+	[KIND_DOUBLE] = {calculate_double, sizeof(double)},
+	[KIND_LONG_DOUBLE] = {calculate_long_double, sizeof(long double)},
+	[KIND_FLOAT_COMPLEX] = {calculate_float_complex, sizeof(float complex)},
+	[KIND_DOUBLE_COMPLEX] = {calculate_double_complex, sizeof(double complex)},
+	[KIND_LONG_DOUBLE_COMPLEX] = {calculate_long_double_complex,
+				      sizeof(long double complex)},
+	[KIND_BOOL] = {calculate_bool, sizeof(bool)},
+	[KIND_SHORT_INT] = {calculate_short_int, sizeof(struct pair_short_int)},
+	[KIND_INT_INT] = {calculate_int_int, sizeof(struct pair_int_int)},
+	[KIND_LONG_INT] = {calculate_long_int, sizeof(struct pair_long_int)},
+	[KIND_FLOAT_INT] = {calculate_float_int, sizeof(struct pair_float_int)},
+	[KIND_DOUBLE_INT] = {calculate_double_int, sizeof(struct pair_double_int)},
+	[KIND_LONG_DOUBLE_INT] = {calculate_long_double_int,
+				  sizeof(struct pair_long_double_int)},
+	[KIND_TWO_FLOATS] = {calculate_two_floats, sizeof(struct pair_two_floats)},
+	[KIND_TWO_DOUBLES] = {calculate_two_doubles, sizeof(struct pair_two_doubles)},
+};
+
+size_t calculate_size(int type)
+{
+	return type >= 0 && (size_t) type < TYPES
+		       ? calculate_kinds[calculate_types[type].kind].size
+		       : 0;
+}
+
 void calculate(enum calculation calculation, int type, const void *in, void *inout,
 	       size_t count)
 {
-	static void (*const functions[])(enum calculation, const char *, char *, size_t) = {
-		[KIND_INT8] = calculate_int8,
-		[KIND_UINT8] = calculate_uint8,
-		[KIND_INT16] = calculate_int16,
-		[KIND_UINT16] = calculate_uint16,
-		[KIND_INT32] = calculate_int32,
-		[KIND_UINT32] = calculate_uint32,
-		[KIND_INT64] = calculate_int64,
-		[KIND_UINT64] = calculate_uint64,
-		[KIND_FLOAT] = calculate_float,
-		[KIND_DOUBLE] = calculate_double,
-		[KIND_LONG_DOUBLE] = calculate_long_double,
-		[KIND_FLOAT_COMPLEX] = calculate_float_complex,
-		[KIND_DOUBLE_COMPLEX] = calculate_double_complex,
-		[KIND_LONG_DOUBLE_COMPLEX] = calculate_long_double_complex,
-		[KIND_BOOL] = calculate_bool,
-		[KIND_SHORT_INT] = calculate_short_int,
-		[KIND_INT_INT] = calculate_int_int,
-		[KIND_LONG_INT] = calculate_long_int,
-		[KIND_FLOAT_INT] = calculate_float_int,
-		[KIND_DOUBLE_INT] = calculate_double_int,
-		[KIND_LONG_DOUBLE_INT] = calculate_long_double_int,
-		[KIND_TWO_FLOATS] = calculate_two_floats,
-		[KIND_TWO_DOUBLES] = calculate_two_doubles,
-	};
-
-	if (type >= 0 && (size_t) type < TYPES)
-		functions[calculate_types[type].kind](calculation, in, inout, count);
+	if (calculate_size(type))
+		calculate_kinds[calculate_types[type].kind].calculate(calculation, in, inout,
+								      count);
 }

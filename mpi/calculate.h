@@ -29,6 +29,8 @@ enum calculation {
 
 /* The number of a predefined type, the same in all processes. Negative: it has none */
 int calculate_type(MPI_Datatype type);
+/* How many bytes its elements have. 0: no type has that number */
+size_t calculate_size(int type);
 
 /*
  * @inout = @in and @inout, @count elements of the type of that number, at any addresses. What MPI does not define changes

@@ -45,6 +45,7 @@ enum window_error {
 	WINDOW_FAILED,
 	WINDOW_NO_MEM,
 	WINDOW_LOST,
+	WINDOW_WRONG,
 	WINDOW_ERRORS
 };
 
@@ -155,10 +156,8 @@ void window_ask(struct window *window, int target, enum window_kind kind, uint32
 /* Waits until @target has answered all requests, and returns the first error. */
 int window_flush(struct window *window, int target);
 
-/* The owner's side. @head is of another process; the result is what to send, or NULL */
-void window_serve(struct window *window, const struct window_head *head);
-void window_grant_locked(struct window *window);
-void window_reply(const struct window *window, int rank, uint64_t op, enum window_error error);
+/* The owner's side. @head: of a message of @len bytes. It is of one of the window's ranks; nothing else is known of it. */
+void window_serve(struct window *window, const struct window_head *head, size_t len);
 
 /* The service's two */
 void window_arrived(const void *data, size_t len);

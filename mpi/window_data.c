@@ -147,8 +147,9 @@ void window_arrived(const void *data, size_t len)
 	window_lock();
 	window = window_numbered_locked(head->window);
 	window_unlock();
-	if (window)
-		window_serve(window, head);
+	/* to whom else is there no answer */
+	if (window && head->rank >= 0 && head->rank < window->ranks)
+		window_serve(window, head, len);
 }
 
 /* ---- requests ---- */
@@ -217,6 +218,8 @@ int window_flush(struct window *window, int target)
 				   "the target could not copy from or to its GPU memory"},
 		[WINDOW_NO_MEM] = {MPI_ERR_NO_MEM, "no memory for an operation on a window"},
 		[WINDOW_LOST] = {MPI_ERR_OTHER, "libfabric does not reach the target"},
+		[WINDOW_WRONG] = {MPI_ERR_INTERN,
+				  "the target does not understand what it was asked for"},
 	};
 	const int first = target == WINDOW_ALL ? 0 : target,
 		  end = target == WINDOW_ALL ? window->ranks : target + 1;

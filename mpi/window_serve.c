@@ -10,6 +10,50 @@
 #include "mirror.h"
 #include "window.h"
 
+/* ---- what is believed ---- */
+
+/* The bytes of all runs. 0: one has none, or no whole elements of @unit bytes, or no message takes as much */
+static size_t window_bytes(const struct window_head *head, size_t unit)
+{
+	const struct layout_run *runs = (const void *) (head + 1);
+	size_t bytes = 0;
+
+	for (uint64_t i = 0; i < head->runs; i++) {
+		if (runs[i].len == 0 || runs[i].len % unit ||
+		    runs[i].len > SERVICE_LONGEST - sizeof *head - bytes)
+			return 0;
+		bytes += runs[i].len;
+	}
+	return bytes;
+}
+
+/* Is a request one, with what belongs to its kind, and @room bytes behind its head? @bytes: what its runs have */
+static bool window_understands(const struct window_head *head, size_t room, size_t *bytes)
+{
+	const bool swaps = head->kind == WINDOW_SWAP;
+	const size_t times = swaps ? 2 : head->calculation != CALCULATE_NO_OP;
+	size_t unit = 1;
+
+	/* only what is about data has anything behind its head */
+	if (head->kind != WINDOW_DATA && !swaps)
+		return head->kind <= WINDOW_COMPLETE && room == 0;
+	/* there is a run, and all of them are here; what is swapped is one */
+	if (head->runs == 0 || head->runs > room / sizeof(struct layout_run) ||
+	    (swaps && head->runs > 1))
+		return false;
+	/* it is a calculation, and elements are as long as those of its type */
+	if (head->calculation > CALCULATE_NO_OP && !swaps) {
+		unit = calculate_size(head->type);
+		if (head->calculation > CALCULATE_MINLOC || unit == 0 || head->unit != unit)
+			return false;
+	}
+	/* a reply with all that the runs have is no longer than others */
+	*bytes = window_bytes(head, unit);
+	/* behind them is as much data: twice, if it is what is expected, too; none, if nothing changes */
+	return *bytes && head->len == times * *bytes &&
+	       room == head->runs * sizeof(struct layout_run) + head->len;
+}
+
 /* ---- data ---- */
 
 static const struct window_region *window_region(const struct window *window, uintptr_t at)
@@ -120,6 +164,8 @@ static void window_apply(const struct window_head *head, char *memory, char *res
 	}
 }
 
+/* ---- answers ---- */
+
 static struct service_message *window_answer(const struct window *window, uint64_t op,
 					     size_t len, enum window_error error)
 {
@@ -135,7 +181,8 @@ static struct service_message *window_answer(const struct window *window, uint64
 	return message;
 }
 
-void window_reply(const struct window *window, int rank, uint64_t op, enum window_error error)
+static void window_reply(const struct window *window, int rank, uint64_t op,
+			 enum window_error error)
 {
 	struct service_message *message = window_answer(window, op, 0, error);
 
@@ -200,21 +247,10 @@ static enum window_error window_serve_data(const struct window *window,
 	return error;
 }
 
-/* The data of all runs */
-static size_t window_bytes(const struct window_head *head)
-{
-	const struct layout_run *runs = (const void *) (head + 1);
-	size_t bytes = 0;
-
-	for (uint64_t i = 0; i < head->runs; i++)
-		bytes += runs[i].len;
-	return bytes;
-}
-
 /* ---- locks ---- */
 
 /* Gives the lock to those who may have it, the first first. */
-void window_grant_locked(struct window *window)
+static void window_grant_locked(struct window *window)
 {
 	struct window_waiter *waiter;
 
@@ -266,17 +302,19 @@ static void window_serve_notice(struct window *window, const struct window_head 
 	window_reply(window, head->rank, head->op, WINDOW_FINE);
 }
 
-void window_serve(struct window *window, const struct window_head *head)
+void window_serve(struct window *window, const struct window_head *head, size_t len)
 {
-	const size_t len = head->fetch ? window_bytes(head) : 0;
+	size_t bytes;
 	struct service_message *answer;
 	struct window_head *reply;
 
+	if (!window_understands(head, len - sizeof *head, &bytes))
+		return window_reply(window, head->rank, head->op, WINDOW_WRONG);
 	if (head->kind == WINDOW_LOCK)
 		return window_serve_lock(window, head);
 	if (head->kind != WINDOW_DATA && head->kind != WINDOW_SWAP)
 		return window_serve_notice(window, head);
-	answer = window_answer(window, head->op, len, WINDOW_FINE);
+	answer = window_answer(window, head->op, head->fetch ? bytes : 0, WINDOW_FINE);
 	if (!answer)
 		return window_reply(window, head->rank, head->op, WINDOW_NO_MEM);
 	reply = (void *) answer->data;
