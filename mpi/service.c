@@ -74,7 +74,6 @@ struct service_message *service_message(size_t len)
 	if (posix_memalign((void **) &message, 16, sizeof *message + len))
 		return NULL;
 	message->len = len;
-	message->op = NULL;
 	return message;
 }
 
@@ -103,8 +102,7 @@ void service_send(struct service_message *message, fi_addr_t to)
 
 static void service_unsent(struct service_message *message)
 {
-	if (message->op)
-		service.user.unsent(message->op);
+	service.user.unsent(message->to);
 	free(message);
 }
 

@@ -24,21 +24,19 @@ struct service_address {
 /**
  * struct service_message - on its way; service_send() takes it.
  * @context:	libfabric's
- * @op:		the sender's: what fails if this cannot be sent, or NULL
  */
 struct service_message {
 	struct fi_context2 context;
 	STAILQ_ENTRY(service_message) entry;
 	fi_addr_t to;
 	size_t len;
-	void *op;
 	char data[] __attribute__((aligned(16)));
 };
 
-/* The thread calls these: a message has come; one whose sender waits could not be sent. */
+/* The thread calls these: a message has come; one could not be sent. */
 struct service_user {
 	void (*arrived)(const void *data, size_t len);
-	void (*unsent)(void *op);
+	void (*unsent)(fi_addr_t to);
 };
 
 /* Begins, if it has not begun. Returns an error class with @why, or MPI_SUCCESS with this process's address. */

@@ -96,6 +96,16 @@ int window_error(const struct window *window, int error, const char *why)
 	return call_report(&CALL_WIN(window->handle), error, why);
 }
 
+void window_unsent(fi_addr_t to)
+{
+	struct window *window;
+
+	window_lock();
+	LIST_FOREACH(window, &window_table.windows, entry)
+		window_lost_locked(window, to);
+	window_unlock();
+}
+
 /* ---- begin and end ---- */
 
 /* What ranks tell each other of a window */
@@ -257,6 +267,8 @@ static int window_begin(struct window *window, MPI_Info info, MPI_Comm comm, MPI
 		window_free(window);
 		return call_report(&CALL_COMM(comm), MPI_ERR_NO_MEM, "no memory for a window");
 	}
+	for (int i = 0; i < window->ranks; i++)
+		TAILQ_INIT(&window->peers[i].pending);
 	why = window_prepare(window, info, &mine);
 	ret = PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, parts, sizeof mine, MPI_BYTE,
 			     window->comm);

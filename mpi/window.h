@@ -54,9 +54,9 @@ MPI_Op window_op(unsigned int calculation);
 
 /**
  * struct window_head - the begin of a message; @runs of the window's memory and @len bytes of data follow.
- * @window:	which one it is, for the owner
- * @rank:	of the origin
- * @op:		the origin's own, for the reply
+ * @window:	which one it is, for who gets this
+ * @rank:	of who sends it
+ * @op:		the origin's number of the request, for the reply
  * @fetch:	the reply has what was there
  * @calculation, @type: what to do with elements of which type (calculate.h)
  * @unit:	from one element to the next one [bytes]; of a lock: is it exclusive?
@@ -76,7 +76,7 @@ _Static_assert(sizeof(struct window_head) % 16 == 0 && sizeof(struct layout_run)
 
 /**
  * struct window_peer - what a rank knows of another one's part of a window.
- * @pending:	requests that have no reply yet
+ * @pending:	requests that have no reply yet, the oldest first
  * @error:	the first one since the last synchronisation
  * @locked:	by us
  * @posts, @completes: of its notices, those that nobody has waited for
@@ -86,7 +86,8 @@ struct window_peer {
 	uint32_t window;
 	MPI_Aint size;
 	int unit;
-	unsigned int pending, posts, completes;
+	TAILQ_HEAD(, window_pending) pending;
+	unsigned int posts, completes;
 	enum window_error error;
 	enum { WINDOW_UNLOCKED, WINDOW_LOCKED, WINDOW_NO_CHECK } locked;
 };
@@ -161,7 +162,9 @@ void window_serve(struct window *window, const struct window_head *head, size_t 
 
 /* The service's two */
 void window_arrived(const void *data, size_t len);
-void window_unsent(void *op);
+void window_unsent(fi_addr_t to);
+/* All that @to has been asked for ends with an error */
+void window_lost_locked(struct window *window, fi_addr_t to);
 
 /* What stands in for MPI's calls */
 int window_Put(const void *origin, MPI_Count origin_count, MPI_Datatype origin_type, int target,

@@ -20,13 +20,15 @@ struct window_walk {
 
 /**
  * struct window_pending - a request that has no reply yet.
+ * @number:	which one it is: there is no other one of that number, at any time
  * @bytes:	that it and its reply take
- * @result:	where what was fetched goes: into the runs that @walk tells
+ * @fetched:	that the reply has
+ * @result:	where those go: into the runs that @walk tells
  */
 struct window_pending {
-	struct window *window;
-	int target;
-	size_t bytes;
+	TAILQ_ENTRY(window_pending) entry;
+	uint64_t number;
+	size_t bytes, fetched;
 	char *result;
 	struct window_walk walk;
 };
@@ -104,91 +106,102 @@ static size_t walk_bytes(const struct window_walk *walk)
 
 /* ---- replies ---- */
 
-static void window_ended_locked(struct window_pending *pending, enum window_error error)
+static void window_end_locked(struct window_peer *peer, struct window_pending *pending,
+			      enum window_error error)
 {
-	struct window_peer *peer = &pending->window->peers[pending->target];
-
 	if (error && !peer->error)
 		peer->error = error;
-	peer->pending--;
+	TAILQ_REMOVE(&peer->pending, pending, entry);
 	window_flying -= pending->bytes;
+	layout_put(pending->walk.layout);
+	free(pending);
 	window_wake();
 }
 
-static void window_ended(struct window_pending *pending, enum window_error error)
+void window_lost_locked(struct window *window, fi_addr_t to)
 {
-	window_lock();
-	window_ended_locked(pending, error);
-	window_unlock();
-	layout_put(pending->walk.layout);
-	free(pending);
+	for (int i = 0; i < window->ranks; i++) {
+		struct window_peer *peer = &window->peers[i];
+
+		while (peer->addr == to && !TAILQ_EMPTY(&peer->pending))
+			window_end_locked(peer, TAILQ_FIRST(&peer->pending), WINDOW_LOST);
+	}
 }
 
-void window_unsent(void *op)
+/* @head: of a reply, of one of the window's ranks, of @len bytes in all */
+static void window_answered(struct window *window, const struct window_head *head, size_t len)
 {
-	window_ended(op, WINDOW_LOST);
+	struct window_peer *peer = &window->peers[head->rank];
+	struct window_pending *pending;
+	enum window_error error = head->error;
+
+	window_lock();
+	TAILQ_FOREACH(pending, &peer->pending, entry) {
+		if (pending->number == head->op)
+			break;
+	}
+	window_unlock();
+	/* nobody has asked, or not again */
+	if (!pending)
+		return;
+	/* it has one of the errors, or all that was asked for */
+	if (error >= WINDOW_ERRORS ||
+	    (!error && (head->len != pending->fetched || len != sizeof *head + head->len)))
+		error = WINDOW_WRONG;
+	/* this thread alone ends requests, so that it is still there */
+	if (!error)
+		walk_copy(&pending->walk, pending->result, (char *) (head + 1), head->len,
+			  false);
+	window_lock();
+	window_end_locked(peer, pending, error);
+	window_unlock();
 }
 
 void window_arrived(const void *data, size_t len)
 {
 	const struct window_head *head = data;
-	struct window_pending *pending;
 	struct window *window;
 
 	if (len < sizeof *head)
 		return;
-	if (head->kind == WINDOW_REPLY) {
-		pending = (void *) (uintptr_t) head->op;
-		if (head->len && !head->error)
-			walk_copy(&pending->walk, pending->result, (char *) (head + 1),
-				  head->len, false);
-		return window_ended(pending, head->error);
-	}
 	window_lock();
 	window = window_numbered_locked(head->window);
 	window_unlock();
-	/* to whom else is there no answer */
-	if (window && head->rank >= 0 && head->rank < window->ranks)
+	/* there is no answer to others */
+	if (!window || head->rank < 0 || head->rank >= window->ranks)
+		return;
+	if (head->kind == WINDOW_REPLY)
+		window_answered(window, head, len);
+	else
 		window_serve(window, head, len);
 }
 
 /* ---- requests ---- */
 
 /* Sends @message, to which a reply comes. @pending: with what the reply needs */
-static void window_send(struct window_pending *pending, struct service_message *message)
+static void window_send(struct window *window, int target, struct window_pending *pending,
+			struct service_message *message)
 {
-	struct window_peer *peer = &pending->window->peers[pending->target];
+	static uint64_t number;
+	struct window_peer *peer = &window->peers[target];
 	struct window_head *head = (void *) message->data;
 
-	head->op = (uintptr_t) pending;
 	head->window = peer->window;
-	head->rank = pending->window->rank;
-	message->op = pending;
+	head->rank = window->rank;
 	window_lock();
 	while (window_flying && window_flying + pending->bytes > WINDOW_FLYING)
-		window_wait(pending->window);
+		window_wait(window);
 	window_flying += pending->bytes;
-	peer->pending++;
+	head->op = pending->number = ++number;
+	TAILQ_INSERT_TAIL(&peer->pending, pending, entry);
 	window_unlock();
 	service_send(message, peer->addr);
-}
-
-static struct window_pending *window_pending(struct window *window, int target, size_t bytes)
-{
-	struct window_pending *pending = calloc(1, sizeof *pending);
-
-	if (pending) {
-		pending->window = window;
-		pending->target = target;
-		pending->bytes = bytes;
-	}
-	return pending;
 }
 
 void window_ask(struct window *window, int target, enum window_kind kind, uint32_t unit)
 {
 	struct service_message *message = service_message(sizeof(struct window_head));
-	struct window_pending *pending = window_pending(window, target, 0);
+	struct window_pending *pending = calloc(1, sizeof *pending);
 
 	if (!message || !pending) {
 		free(message);
@@ -200,7 +213,7 @@ void window_ask(struct window *window, int target, enum window_kind kind, uint32
 	}
 	*(struct window_head *) message->data =
 		(struct window_head){.kind = (uint16_t) kind, .unit = unit};
-	window_send(pending, message);
+	window_send(window, target, pending, message);
 }
 
 int window_flush(struct window *window, int target)
@@ -229,7 +242,7 @@ int window_flush(struct window *window, int target)
 	for (int i = first; i < end; i++) {
 		struct window_peer *peer = &window->peers[i];
 
-		while (peer->pending)
+		while (!TAILQ_EMPTY(&peer->pending))
 			window_wait(window);
 		error = error ? error : peer->error;
 		peer->error = WINDOW_FINE;
@@ -280,7 +293,7 @@ static bool window_request(struct window *window, const struct window_data *data
 			    (sent ? sent : 1) * plan->bytes;
 	struct service_message *message =
 		service_message(room < SERVICE_LONGEST ? room : SERVICE_LONGEST);
-	struct window_pending *pending = window_pending(window, data->target, 0);
+	struct window_pending *pending = calloc(1, sizeof *pending);
 	struct window_head *head;
 	size_t bytes;
 	MPI_Aint at;
@@ -299,6 +312,7 @@ static bool window_request(struct window *window, const struct window_data *data
 		walk_copy(&plan->from, (char *) data->origin,
 			  message->data + message->len - head->len, head->len, true);
 	if (data->fetch) {
+		pending->fetched = bytes;
 		pending->result = data->result;
 		pending->walk = plan->into;
 		layout_hold(plan->into.layout);
@@ -306,7 +320,7 @@ static bool window_request(struct window *window, const struct window_data *data
 			left -= walk_next(&plan->into, left, &at);
 	}
 	pending->bytes = message->len + bytes;
-	window_send(pending, message);
+	window_send(window, data->target, pending, message);
 	return true;
 }
 

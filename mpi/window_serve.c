@@ -166,7 +166,7 @@ static void window_apply(const struct window_head *head, char *memory, char *res
 
 /* ---- answers ---- */
 
-static struct service_message *window_answer(const struct window *window, uint64_t op,
+static struct service_message *window_answer(const struct window *window, int rank, uint64_t op,
 					     size_t len, enum window_error error)
 {
 	struct service_message *message = service_message(sizeof(struct window_head) + len);
@@ -174,6 +174,7 @@ static struct service_message *window_answer(const struct window *window, uint64
 	if (message)
 		*(struct window_head *) message->data =
 			(struct window_head){.kind = WINDOW_REPLY,
+					     .window = window->peers[rank].window,
 					     .rank = window->rank,
 					     .op = op,
 					     .error = error,
@@ -184,7 +185,7 @@ static struct service_message *window_answer(const struct window *window, uint64
 static void window_reply(const struct window *window, int rank, uint64_t op,
 			 enum window_error error)
 {
-	struct service_message *message = window_answer(window, op, 0, error);
+	struct service_message *message = window_answer(window, rank, op, 0, error);
 
 	if (message)
 		service_send(message, window->peers[rank].addr);
@@ -314,7 +315,8 @@ void window_serve(struct window *window, const struct window_head *head, size_t 
 		return window_serve_lock(window, head);
 	if (head->kind != WINDOW_DATA && head->kind != WINDOW_SWAP)
 		return window_serve_notice(window, head);
-	answer = window_answer(window, head->op, head->fetch ? bytes : 0, WINDOW_FINE);
+	answer = window_answer(window, head->rank, head->op, head->fetch ? bytes : 0,
+			       WINDOW_FINE);
 	if (!answer)
 		return window_reply(window, head->rank, head->op, WINDOW_NO_MEM);
 	reply = (void *) answer->data;

@@ -197,11 +197,13 @@ static int setup(void **state)
 		assert_int_equal(mprotect(room, page, PROT_NONE), 0);
 	}
 	memset(peers, 0, sizeof peers);
-	for (int i = 0; i < RANKS; i++)
+	for (int i = 0; i < RANKS; i++) {
 		peers[i] = (struct window_peer){.addr = (fi_addr_t) i,
 						.window = NUMBER,
 						.size = SIZE,
 						.unit = 1};
+		TAILQ_INIT(&peers[i].pending);
+	}
 	window = (struct window){.number = NUMBER,
 				 .ranks = RANKS,
 				 .base = memory + GUARD,
@@ -418,6 +420,129 @@ static void test_calculation(void **state)
 	}
 }
 
+/* ---- replies ---- */
+
+#define GOT 100
+
+/* Asks @rank for bytes, which go into the guarded memory. The reply that would be right: its length */
+static size_t ask(int rank, struct message *reply)
+{
+	const struct window_head *head;
+
+	assert_int_equal(window_Get(window.base, GOT, MPI_BYTE, rank, 0, GOT, MPI_BYTE,
+				    MPI_WIN_NULL),
+			 MPI_SUCCESS);
+	assert_int_equal(sent_count, 1);
+	head = (void *) sent[0]->data;
+	memset(reply, 0, sizeof *reply);
+	reply->head = (struct window_head){.kind = WINDOW_REPLY,
+					   .window = NUMBER,
+					   .rank = rank,
+					   .op = head->op,
+					   .len = GOT};
+	unit_fill(&reply->runs[0], GOT, 5);
+	free(sent[0]);
+	sent_count = 0;
+	return message_len(reply, 0);
+}
+
+static void replied(const struct message *reply, size_t len)
+{
+	arrive(reply, len);
+	assert_int_equal(sent_count, 0);
+}
+
+static void test_reply(void **state)
+{
+	struct message reply, second;
+	const size_t len = ask(2, &reply);
+
+	ask(2, &second);
+	/* they need not come in order */
+	replied(&second, len);
+	assert_memory_equal(window.base, &second.runs[0], GOT);
+	memset(&reply.runs[0], 1, GOT);
+	replied(&reply, len);
+	assert_memory_equal(window.base, &reply.runs[0], GOT);
+	assert_int_equal(window_flush(&window, 2), MPI_SUCCESS);
+	/* nothing comes twice */
+	memcpy(before + GUARD, window.base, GOT);
+	replied(&second, len);
+	replied(&reply, len);
+	assert_memory_equal(memory, before, sizeof memory);
+}
+
+/* Nobody has asked for these: the one that was asked for still comes. */
+static void test_reply_unknown(void **state)
+{
+	struct message reply, other;
+	const size_t len = ask(2, &reply);
+
+	other = reply;
+	other.head.op++;
+	replied(&other, len);
+	other.head.op = 0;
+	replied(&other, len);
+	other.head.op = UINT64_MAX;
+	replied(&other, len);
+	other = reply;
+	other.head.rank = 1;
+	replied(&other, len);
+	other.head.rank = RANKS;
+	replied(&other, len);
+	other = reply;
+	other.head.window++;
+	replied(&other, len);
+	assert_memory_equal(memory, before, sizeof memory);
+	replied(&reply, len);
+	assert_memory_equal(window.base, &reply.runs[0], GOT);
+	assert_int_equal(window_flush(&window, WINDOW_ALL), MPI_SUCCESS);
+}
+
+static void test_reply_wrong(void **state)
+{
+	static const uint64_t lens[] = {0, 1, GOT - 1, GOT + 1, 4000, UINT64_MAX};
+	struct message reply;
+
+	for (size_t i = 0; i < UNIT_COUNT(lens); i++) {
+		const size_t len = ask(2, &reply);
+
+		reply.head.len = lens[i];
+		replied(&reply, len);
+		assert_int_equal(window_flush(&window, 2), MPI_ERR_INTERN);
+		ask(2, &reply);
+		reply.head.len = lens[i];
+		replied(&reply, lens[i] < sizeof reply - 64 ? 64 + lens[i] : 64);
+		assert_int_equal(window_flush(&window, 2), MPI_ERR_INTERN);
+	}
+	for (unsigned int error = WINDOW_RANGE; error < UINT16_MAX; error += 1 + error / 8) {
+		const size_t len = ask(2, &reply);
+
+		reply.head.error = (uint16_t) error;
+		replied(&reply, len);
+		assert_true(window_flush(&window, 2) > MPI_SUCCESS);
+	}
+	assert_memory_equal(memory, before, sizeof memory);
+}
+
+/* What cannot be sent to one rank ends all that it was asked for, and nothing of others. */
+static void test_lost(void **state)
+{
+	struct message first, second, other;
+	const size_t len = ask(2, &first);
+
+	ask(2, &second);
+	ask(1, &other);
+	window_lost_locked(&window, 2);
+	assert_int_equal(window_flush(&window, 2), MPI_ERR_OTHER);
+	replied(&first, len);
+	replied(&second, len);
+	assert_memory_equal(memory, before, sizeof memory);
+	replied(&other, len);
+	assert_memory_equal(window.base, &other.runs[0], GOT);
+	assert_int_equal(window_flush(&window, WINDOW_ALL), MPI_SUCCESS);
+}
+
 /* ---- what chance makes ---- */
 
 static uint64_t chance(void)
@@ -491,11 +616,8 @@ static void test_chance(void **state)
 		struct window_head head = {.len = 0};
 		int error;
 
-		/* the other side of it is tested by itself */
-		if (message.head.kind == WINDOW_REPLY)
-			continue;
 		arrive(&message, len);
-		if (message.head.kind > WINDOW_SWAP) {
+		if (message.head.kind != WINDOW_DATA && message.head.kind != WINDOW_SWAP) {
 			while (sent_count)
 				free(sent[--sent_count]);
 			continue;
@@ -528,6 +650,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(test_swap, setup),
 		cmocka_unit_test_setup(test_fetch, setup),
 		cmocka_unit_test_setup(test_calculation, setup),
+		cmocka_unit_test_setup(test_reply, setup),
+		cmocka_unit_test_setup(test_reply_unknown, setup),
+		cmocka_unit_test_setup(test_reply_wrong, setup),
+		cmocka_unit_test_setup(test_lost, setup),
 		cmocka_unit_test_setup(test_chance, setup),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
