@@ -15,11 +15,12 @@
 /* Who waits has MPI go on at least so often [ms] */
 #define WINDOW_PROGRESS 1
 
-/* @comm: MPI_COMM_SELF, with errors returned */
+/* @served: what the service's thread is at; @comm: MPI_COMM_SELF, with errors returned */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	LIST_HEAD(, window) windows;
+	const struct window *served;
 	unsigned int count;
 	uint32_t number;
 	MPI_Comm comm;
@@ -80,15 +81,26 @@ struct window *window_find(MPI_Win win)
 	return window;
 }
 
-struct window *window_numbered_locked(uint32_t number)
+struct window *window_get(uint32_t number)
 {
 	struct window *window;
 
+	window_lock();
 	LIST_FOREACH(window, &window_table.windows, entry) {
 		if (window->number == number)
 			break;
 	}
+	window_table.served = window;
+	window_unlock();
 	return window;
+}
+
+void window_put(void)
+{
+	window_lock();
+	/* who waits for that looks again soon */
+	window_table.served = NULL;
+	window_unlock();
 }
 
 int window_error(const struct window *window, int error, const char *why)
@@ -124,6 +136,9 @@ static void window_free(struct window *window)
 		window_lock();
 		LIST_REMOVE(window, entry);
 		__atomic_sub_fetch(&window_table.count, 1, __ATOMIC_RELEASE);
+		/* an unlock may come as late as that */
+		while (window_table.served == window)
+			window_wait(window);
 		window_unlock();
 	}
 	if (window->comm != MPI_COMM_NULL)

@@ -26,7 +26,7 @@
 #include "layout.h"
 #include "service.h"
 
-/* What is asked for: data; the lock of a rank's window; or a notice, which the owner counts */
+/* What is asked for: data; the lock of a rank's window; or a notice, which the owner counts. All but an unlock have a reply. */
 enum window_kind {
 	WINDOW_REPLY,
 	WINDOW_DATA,
@@ -80,8 +80,11 @@ _Static_assert(sizeof(struct window_head) % 16 == 0 && sizeof(struct layout_run)
  * @error:	the first one since the last synchronisation
  * @locked:	by us
  * @posts, @completes: of its notices, those that nobody has waited for
+ * @holds:	the lock of our part, for the service's thread: while it waits, it is in a list;
+ * @exclusive:	it wants it alone; @lock: its number of that request
  */
 struct window_peer {
+	STAILQ_ENTRY(window_peer) entry;
 	fi_addr_t addr;
 	uint32_t window;
 	MPI_Aint size;
@@ -90,6 +93,9 @@ struct window_peer {
 	unsigned int posts, completes;
 	enum window_error error;
 	enum { WINDOW_UNLOCKED, WINDOW_LOCKED, WINDOW_NO_CHECK } locked;
+	enum { WINDOW_NOTHING, WINDOW_WAITS, WINDOW_HOLDS } holds;
+	bool exclusive;
+	uint64_t lock;
 };
 
 /* Memory of a window: all of it, or what was attached */
@@ -98,14 +104,6 @@ struct window_region {
 	char *base;
 	MPI_Aint size;
 	bool gpu;
-};
-
-/* A request for the lock that waits for others */
-struct window_waiter {
-	STAILQ_ENTRY(window_waiter) entry;
-	int rank;
-	bool exclusive;
-	uint64_t op;
 };
 
 /* Ranks that an epoch is about */
@@ -117,7 +115,8 @@ struct window_group {
  * struct window - one of ours.
  * @handle:	what the application has
  * @base, @size, @unit, @flavor, @model: what its attributes say; @base is what runs count from, too
- * @shared, @exclusive: who holds the lock
+ * @holders:	how many hold the lock; @exclusive: it is one, and nobody else may
+ * @waiters:	who waits for it, the first first
  * @access, @exposure: of MPI_Win_start and MPI_Win_post
  */
 struct window {
@@ -131,9 +130,9 @@ struct window {
 	int unit, flavor, model;
 	SLIST_HEAD(, window_region) regions;
 	struct window_peer *peers;
-	int shared;
+	int holders;
 	bool exclusive;
-	STAILQ_HEAD(, window_waiter) waiters;
+	STAILQ_HEAD(, window_peer) waiters;
 	struct window_group access, exposure;
 };
 
@@ -145,7 +144,10 @@ void window_lock(void);
 void window_unlock(void);
 void window_wait(const struct window *window);
 void window_wake(void);
-struct window *window_numbered_locked(uint32_t number);
+
+/* For the service's thread: the window of that number, which is there until window_put(), or NULL */
+struct window *window_get(uint32_t number);
+void window_put(void);
 
 /* To all ranks */
 #define WINDOW_ALL -1

@@ -164,21 +164,20 @@ void window_arrived(const void *data, size_t len)
 
 	if (len < sizeof *head)
 		return;
-	window_lock();
-	window = window_numbered_locked(head->window);
-	window_unlock();
-	/* there is no answer to others */
-	if (!window || head->rank < 0 || head->rank >= window->ranks)
-		return;
-	if (head->kind == WINDOW_REPLY)
-		window_answered(window, head, len);
-	else
-		window_serve(window, head, len);
+	window = window_get(head->window);
+	/* there is no answer to others than its ranks */
+	if (window && head->rank >= 0 && head->rank < window->ranks) {
+		if (head->kind == WINDOW_REPLY)
+			window_answered(window, head, len);
+		else
+			window_serve(window, head, len);
+	}
+	window_put();
 }
 
 /* ---- requests ---- */
 
-/* Sends @message, to which a reply comes. @pending: with what the reply needs */
+/* Sends @message. @pending: with what the reply needs; NULL: there is none */
 static void window_send(struct window *window, int target, struct window_pending *pending,
 			struct service_message *message)
 {
@@ -188,6 +187,8 @@ static void window_send(struct window *window, int target, struct window_pending
 
 	head->window = peer->window;
 	head->rank = window->rank;
+	if (!pending)
+		return service_send(message, peer->addr);
 	window_lock();
 	while (window_flying && window_flying + pending->bytes > WINDOW_FLYING)
 		window_wait(window);
@@ -201,9 +202,10 @@ static void window_send(struct window *window, int target, struct window_pending
 void window_ask(struct window *window, int target, enum window_kind kind, uint32_t unit)
 {
 	struct service_message *message = service_message(sizeof(struct window_head));
-	struct window_pending *pending = calloc(1, sizeof *pending);
+	struct window_pending *pending =
+		kind == WINDOW_UNLOCK ? NULL : calloc(1, sizeof *pending);
 
-	if (!message || !pending) {
+	if (!message || (!pending && kind != WINDOW_UNLOCK)) {
 		free(message);
 		free(pending);
 		window_lock();

@@ -251,53 +251,57 @@ static enum window_error window_serve_data(const struct window *window,
 /* ---- locks ---- */
 
 /* Gives the lock to those who may have it, the first first. */
-static void window_grant_locked(struct window *window)
+static void window_grant(struct window *window)
 {
-	struct window_waiter *waiter;
+	struct window_peer *peer;
 
-	while ((waiter = STAILQ_FIRST(&window->waiters))) {
-		if (window->exclusive || (waiter->exclusive && window->shared))
+	while ((peer = STAILQ_FIRST(&window->waiters))) {
+		if (window->exclusive || (peer->exclusive && window->holders))
 			break;
-		if (waiter->exclusive)
-			window->exclusive = true;
-		else
-			window->shared++;
 		STAILQ_REMOVE_HEAD(&window->waiters, entry);
-		window_reply(window, waiter->rank, waiter->op, WINDOW_FINE);
-		free(waiter);
+		peer->holds = WINDOW_HOLDS;
+		window->holders++;
+		window->exclusive = peer->exclusive;
+		window_reply(window, (int) (peer - window->peers), peer->lock, WINDOW_FINE);
 	}
 }
 
 static void window_serve_lock(struct window *window, const struct window_head *head)
 {
-	struct window_waiter *waiter = malloc(sizeof *waiter);
+	struct window_peer *peer = &window->peers[head->rank];
 
-	if (!waiter)
-		return window_reply(window, head->rank, head->op, WINDOW_NO_MEM);
-	waiter->rank = head->rank;
-	waiter->exclusive = head->unit;
-	waiter->op = head->op;
-	window_lock();
-	STAILQ_INSERT_TAIL(&window->waiters, waiter, entry);
-	window_grant_locked(window);
-	window_unlock();
+	/* who has it, or waits for it, does not ask again */
+	if (peer->holds != WINDOW_NOTHING)
+		return window_reply(window, head->rank, head->op, WINDOW_WRONG);
+	peer->holds = WINDOW_WAITS;
+	peer->exclusive = head->unit;
+	peer->lock = head->op;
+	STAILQ_INSERT_TAIL(&window->waiters, peer, entry);
+	window_grant(window);
+}
+
+static void window_serve_unlock(struct window *window, const struct window_head *head)
+{
+	struct window_peer *peer = &window->peers[head->rank];
+
+	/* who has not got it gives nothing back */
+	if (peer->holds != WINDOW_HOLDS)
+		return;
+	peer->holds = WINDOW_NOTHING;
+	window->holders--;
+	window->exclusive = false;
+	window_grant(window);
 }
 
 static void window_serve_notice(struct window *window, const struct window_head *head)
 {
+	struct window_peer *peer = &window->peers[head->rank];
+
 	window_lock();
-	if (head->kind == WINDOW_UNLOCK) {
-		/* it is exclusive, or there are as many as hold it */
-		if (window->exclusive)
-			window->exclusive = false;
-		else
-			window->shared--;
-		window_grant_locked(window);
-	} else if (head->kind == WINDOW_POST) {
-		window->peers[head->rank].posts++;
-	} else {
-		window->peers[head->rank].completes++;
-	}
+	if (head->kind == WINDOW_POST)
+		peer->posts++;
+	else
+		peer->completes++;
 	window_wake();
 	window_unlock();
 	window_reply(window, head->rank, head->op, WINDOW_FINE);
@@ -305,7 +309,7 @@ static void window_serve_notice(struct window *window, const struct window_head 
 
 void window_serve(struct window *window, const struct window_head *head, size_t len)
 {
-	size_t bytes;
+	size_t bytes = 0;
 	struct service_message *answer;
 	struct window_head *reply;
 
@@ -313,6 +317,8 @@ void window_serve(struct window *window, const struct window_head *head, size_t 
 		return window_reply(window, head->rank, head->op, WINDOW_WRONG);
 	if (head->kind == WINDOW_LOCK)
 		return window_serve_lock(window, head);
+	if (head->kind == WINDOW_UNLOCK)
+		return window_serve_unlock(window, head);
 	if (head->kind != WINDOW_DATA && head->kind != WINDOW_SWAP)
 		return window_serve_notice(window, head);
 	answer = window_answer(window, head->rank, head->op, head->fetch ? bytes : 0,

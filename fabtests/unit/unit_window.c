@@ -50,9 +50,13 @@ struct window *window_find(MPI_Win win)
 	return &window;
 }
 
-struct window *window_numbered_locked(uint32_t number)
+struct window *window_get(uint32_t number)
 {
 	return number == NUMBER ? &window : NULL;
+}
+
+void window_put(void)
+{
 }
 
 int window_error(const struct window *of, int error, const char *why)
@@ -420,6 +424,88 @@ static void test_calculation(void **state)
 	}
 }
 
+/* ---- locks ---- */
+
+static void tell(int rank, unsigned int kind, bool exclusive)
+{
+	struct message message;
+	const size_t len = message_make(&message, kind, 0, 0);
+
+	message.head.rank = rank;
+	message.head.unit = exclusive;
+	message.head.op = (uint64_t) rank;
+	arrive(&message, len);
+}
+
+/* The lock is given to @rank now, and to nobody else; -1: to nobody at all */
+static void given(int rank)
+{
+	struct window_head head;
+	const int error = answer(&head);
+
+	assert_int_equal(error, rank < 0 ? -1 : WINDOW_FINE);
+	assert_true(rank < 0 || head.op == (uint64_t) rank);
+}
+
+static void test_lock(void **state)
+{
+	tell(1, WINDOW_LOCK, true);
+	given(1);
+	tell(2, WINDOW_LOCK, false);
+	tell(0, WINDOW_LOCK, true);
+	given(-1);
+	tell(1, WINDOW_UNLOCK, false);
+	given(2);
+	tell(1, WINDOW_LOCK, false);
+	given(-1);
+	tell(2, WINDOW_UNLOCK, false);
+	given(0);
+	tell(0, WINDOW_UNLOCK, false);
+	given(1);
+	tell(1, WINDOW_UNLOCK, false);
+	given(-1);
+}
+
+/* Who has no lock, or only waits for it, gives none back. */
+static void test_unlock_wrong(void **state)
+{
+	tell(2, WINDOW_UNLOCK, false);
+	given(-1);
+	tell(1, WINDOW_LOCK, true);
+	given(1);
+	tell(2, WINDOW_UNLOCK, false);
+	tell(2, WINDOW_LOCK, true);
+	tell(2, WINDOW_UNLOCK, false);
+	given(-1);
+	tell(1, WINDOW_UNLOCK, false);
+	given(2);
+	tell(1, WINDOW_UNLOCK, false);
+	tell(0, WINDOW_LOCK, false);
+	given(-1);
+	tell(2, WINDOW_UNLOCK, false);
+	given(0);
+}
+
+/* Who has it, or waits for it, gets it once. */
+static void test_lock_wrong(void **state)
+{
+	struct window_head head;
+
+	tell(1, WINDOW_LOCK, false);
+	given(1);
+	tell(1, WINDOW_LOCK, true);
+	assert_int_equal(answer(&head), WINDOW_WRONG);
+	tell(2, WINDOW_LOCK, true);
+	given(-1);
+	tell(2, WINDOW_LOCK, false);
+	assert_int_equal(answer(&head), WINDOW_WRONG);
+	tell(1, WINDOW_UNLOCK, false);
+	given(2);
+	tell(2, WINDOW_UNLOCK, false);
+	tell(0, WINDOW_LOCK, true);
+	given(0);
+}
+
 /* ---- replies ---- */
 
 #define GOT 100
@@ -650,6 +736,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(test_swap, setup),
 		cmocka_unit_test_setup(test_fetch, setup),
 		cmocka_unit_test_setup(test_calculation, setup),
+		cmocka_unit_test_setup(test_lock, setup),
+		cmocka_unit_test_setup(test_unlock_wrong, setup),
+		cmocka_unit_test_setup(test_lock_wrong, setup),
 		cmocka_unit_test_setup(test_reply, setup),
 		cmocka_unit_test_setup(test_reply_unknown, setup),
 		cmocka_unit_test_setup(test_reply_wrong, setup),
