@@ -138,7 +138,7 @@ static bool service_post(void)
 static void service_receive_post(struct service_receive *receive)
 {
 	receive->len = 0;
-	/* the ring must not stop at one that cannot be posted: it is tried again when its turn comes */
+	/* the ring does not stop at one that cannot be posted: it is tried again when its turn comes */
 	receive->done = fi_recv(service.ep, receive->data, sizeof receive->data, NULL,
 				FI_ADDR_UNSPEC, receive);
 }
@@ -153,15 +153,18 @@ static void service_received(struct service_receive *receive, size_t len)
 {
 	receive->done = true;
 	receive->len = len;
-	while (service.ring[service.next].done) {
+}
+
+/* Hands on what has come, once around the ring at most: maybe nothing can be posted. */
+static void service_hand_on(void)
+{
+	for (int i = 0; i < SERVICE_RING && service.ring[service.next].done; i++) {
 		struct service_receive *next = &service.ring[service.next];
 
 		if (next->len)
 			service.user.arrived(next->data, next->len);
 		service.next = (service.next + 1) % SERVICE_RING;
 		service_receive_post(next);
-		if (next->done)
-			break;
 	}
 }
 
@@ -220,6 +223,8 @@ static void *service_run(void *unused)
 
 		if (!service_progress())
 			service_sleep(waiting);
+		/* also without anything new: it may be time to post one again */
+		service_hand_on();
 	}
 	return NULL;
 }
