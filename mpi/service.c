@@ -102,7 +102,7 @@ void service_send(struct service_message *message, fi_addr_t to)
 
 static void service_unsent(struct service_message *message)
 {
-	service.user.unsent(message->to);
+	service.user.unsent(message->data, message->to);
 	free(message);
 }
 

@@ -36,7 +36,7 @@ struct service_message {
 /* The thread calls these: a message has come; one could not be sent. */
 struct service_user {
 	void (*arrived)(const void *data, size_t len);
-	void (*unsent)(fi_addr_t to);
+	void (*unsent)(const void *data, fi_addr_t to);
 };
 
 /* Begins, if it has not begun. Returns an error class with @why, or MPI_SUCCESS with this process's address. */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -108,14 +109,20 @@ int window_error(const struct window *window, int error, const char *why)
 	return call_report(&CALL_WIN(window->handle), error, why);
 }
 
-void window_unsent(fi_addr_t to)
+void window_unsent(const void *data, fi_addr_t to)
 {
 	struct window *window;
 
 	window_lock();
 	LIST_FOREACH(window, &window_table.windows, entry)
-		window_lost_locked(window, to);
+		window_lost_locked(window, data, to);
 	window_unlock();
+}
+
+void window_fatal(const char *why)
+{
+	fprintf(stderr, "libp2p-mpi: %s: it would wait for ever\n", why);
+	abort();
 }
 
 /* ---- begin and end ---- */

@@ -152,6 +152,9 @@ void window_put(void);
 /* To all ranks */
 #define WINDOW_ALL -1
 
+/* Ends the process, and so the job: another rank would wait for ever. */
+_Noreturn void window_fatal(const char *why);
+
 /* An error of ours, by the window's error handler */
 int window_error(const struct window *window, int error, const char *why);
 /* Asks @target for what has no data. */
@@ -164,9 +167,9 @@ void window_serve(struct window *window, const struct window_head *head, size_t 
 
 /* The service's two */
 void window_arrived(const void *data, size_t len);
-void window_unsent(fi_addr_t to);
-/* All that @to has been asked for ends with an error */
-void window_lost_locked(struct window *window, fi_addr_t to);
+void window_unsent(const void *data, fi_addr_t to);
+/* @head, of a message to @to, could not be sent: all that it was asked for ends with an error. */
+void window_lost_locked(struct window *window, const struct window_head *head, fi_addr_t to);
 
 /* What stands in for MPI's calls */
 int window_Put(const void *origin, MPI_Count origin_count, MPI_Datatype origin_type, int target,

@@ -118,12 +118,18 @@ static void window_end_locked(struct window_peer *peer, struct window_pending *p
 	window_wake();
 }
 
-void window_lost_locked(struct window *window, fi_addr_t to)
+void window_lost_locked(struct window *window, const struct window_head *head, fi_addr_t to)
 {
 	for (int i = 0; i < window->ranks; i++) {
 		struct window_peer *peer = &window->peers[i];
 
-		while (peer->addr == to && !TAILQ_EMPTY(&peer->pending))
+		if (peer->addr != to)
+			continue;
+		if (head->kind == WINDOW_REPLY)
+			window_fatal("libfabric does not reach a rank with an answer");
+		/* an unlock has no reply */
+		peer->error = peer->error ? peer->error : WINDOW_LOST;
+		while (!TAILQ_EMPTY(&peer->pending))
 			window_end_locked(peer, TAILQ_FIRST(&peer->pending), WINDOW_LOST);
 	}
 }
@@ -205,14 +211,8 @@ void window_ask(struct window *window, int target, enum window_kind kind, uint32
 	struct window_pending *pending =
 		kind == WINDOW_UNLOCK ? NULL : calloc(1, sizeof *pending);
 
-	if (!message || (!pending && kind != WINDOW_UNLOCK)) {
-		free(message);
-		free(pending);
-		window_lock();
-		window->peers[target].error = WINDOW_NO_MEM;
-		window_unlock();
-		return;
-	}
+	if (!message || (!pending && kind != WINDOW_UNLOCK))
+		window_fatal("no memory to tell another rank");
 	*(struct window_head *) message->data =
 		(struct window_head){.kind = (uint16_t) kind, .unit = unit};
 	window_send(window, target, pending, message);

@@ -187,8 +187,9 @@ static void window_reply(const struct window *window, int rank, uint64_t op,
 {
 	struct service_message *message = window_answer(window, rank, op, 0, error);
 
-	if (message)
-		service_send(message, window->peers[rank].addr);
+	if (!message)
+		window_fatal("no memory to answer another rank");
+	service_send(message, window->peers[rank].addr);
 }
 
 /* Does what @head says with the memory that @mirror stands for: NULL if that is the host's. */

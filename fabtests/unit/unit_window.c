@@ -27,6 +27,9 @@ static char memory[GUARD + SIZE + GUARD] __attribute__((aligned(64))), before[si
 static struct service_message *sent[64];
 static size_t sent_count;
 static char *room;
+static bool no_memory;
+/* Where the process would end */
+static jmp_buf fatal;
 
 /* ---- the rest of the library ---- */
 
@@ -64,11 +67,16 @@ int window_error(const struct window *of, int error, const char *why)
 	return error;
 }
 
+_Noreturn void window_fatal(const char *why)
+{
+	longjmp(fatal, 1);
+}
+
 struct service_message *service_message(size_t len)
 {
 	struct service_message *message = NULL;
 
-	if (posix_memalign((void **) &message, 16, sizeof *message + len))
+	if (no_memory || posix_memalign((void **) &message, 16, sizeof *message + len))
 		return NULL;
 	message->len = len;
 	return message;
@@ -569,8 +577,6 @@ static void test_reply_unknown(void **state)
 	replied(&other, len);
 	other.head.op = 0;
 	replied(&other, len);
-	other.head.op = UINT64_MAX;
-	replied(&other, len);
 	other = reply;
 	other.head.rank = 1;
 	replied(&other, len);
@@ -619,7 +625,7 @@ static void test_lost(void **state)
 
 	ask(2, &second);
 	ask(1, &other);
-	window_lost_locked(&window, 2);
+	window_lost_locked(&window, &(struct window_head){.kind = WINDOW_DATA}, 2);
 	assert_int_equal(window_flush(&window, 2), MPI_ERR_OTHER);
 	replied(&first, len);
 	replied(&second, len);
@@ -627,6 +633,47 @@ static void test_lost(void **state)
 	replied(&other, len);
 	assert_memory_equal(window.base, &other.runs[0], GOT);
 	assert_int_equal(window_flush(&window, WINDOW_ALL), MPI_SUCCESS);
+}
+
+/* An unlock is heard of by nobody else: who sends it gets the error. */
+static void test_lost_unlock(void **state)
+{
+	window_lost_locked(&window, &(struct window_head){.kind = WINDOW_UNLOCK}, 2);
+	assert_int_equal(window_flush(&window, 1), MPI_SUCCESS);
+	assert_int_equal(window_flush(&window, 2), MPI_ERR_OTHER);
+	assert_int_equal(window_flush(&window, 2), MPI_SUCCESS);
+}
+
+/* Another rank would wait for ever. */
+static void test_fatal(void **state)
+{
+	static const unsigned int kinds[] = {WINDOW_LOCK, WINDOW_POST, WINDOW_COMPLETE,
+					     WINDOW_DATA, WINDOW_SWAP};
+	const struct window_head reply = {.kind = WINDOW_REPLY};
+
+	for (volatile size_t i = 0; i < UNIT_COUNT(kinds); i++) {
+		struct message message;
+		const bool has_data = kinds[i] == WINDOW_DATA || kinds[i] == WINDOW_SWAP;
+		const size_t len = message_make(&message, kinds[i], has_data, 8);
+
+		no_memory = true;
+		if (!setjmp(fatal)) {
+			arrive(&message, len);
+			fail_msg("it goes on without a reply");
+		}
+		if (!has_data && !setjmp(fatal)) {
+			window_ask(&window, 1, (enum window_kind) kinds[i], 0);
+			fail_msg("it goes on without a request");
+		}
+		no_memory = false;
+		assert_int_equal(sent_count, 0);
+	}
+	/* others than its ranks do not wait */
+	window_lost_locked(&window, &reply, RANKS);
+	if (!setjmp(fatal)) {
+		window_lost_locked(&window, &reply, 1);
+		fail_msg("it goes on without a reply");
+	}
 }
 
 /* ---- what chance makes ---- */
@@ -743,6 +790,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(test_reply_unknown, setup),
 		cmocka_unit_test_setup(test_reply_wrong, setup),
 		cmocka_unit_test_setup(test_lost, setup),
+		cmocka_unit_test_setup(test_lost_unlock, setup),
+		cmocka_unit_test_setup(test_fatal, setup),
 		cmocka_unit_test_setup(test_chance, setup),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
