@@ -269,37 +269,24 @@ static int window_meet(struct window *window, const struct window_part *parts, c
 	return MPI_SUCCESS;
 }
 
-/* All ranks come here. @window has what the application gave. */
-static int window_begin(struct window *window, MPI_Info info, MPI_Comm comm, MPI_Win *win)
+/* All ranks come here. @parts: memory for what they tell each other */
+static int window_begin(struct window *window, struct window_part *parts, MPI_Info info,
+			MPI_Comm comm, MPI_Win *win)
 {
-	struct window_part mine = {.error = MPI_SUCCESS}, *parts = NULL;
-	const char *why;
+	struct window_part mine = {.error = MPI_SUCCESS};
+	const char *why = "the MPI makes no communicator for a window";
 	int failed = MPI_SUCCESS, ret = PMPI_Comm_dup(comm, &window->comm);
 
-	window->model = MPI_WIN_UNIFIED;
-	STAILQ_INIT(&window->waiters);
 	if (ret == MPI_SUCCESS) {
-		PMPI_Comm_rank(comm, &window->rank);
-		PMPI_Comm_size(comm, &window->ranks);
-		window->peers = calloc((size_t) window->ranks, sizeof *window->peers);
-		parts = calloc((size_t) window->ranks, sizeof *parts);
+		why = window_prepare(window, info, &mine);
+		ret = PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, parts, sizeof mine, MPI_BYTE,
+				     window->comm);
 	}
-	if (!parts || !window->peers) {
-		free(parts);
-		window_free(window);
-		return call_report(&CALL_COMM(comm), MPI_ERR_NO_MEM, "no memory for a window");
-	}
-	for (int i = 0; i < window->ranks; i++)
-		TAILQ_INIT(&window->peers[i].pending);
-	why = window_prepare(window, info, &mine);
-	ret = PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, parts, sizeof mine, MPI_BYTE,
-			     window->comm);
-	if (ret == MPI_SUCCESS)
+	if (ret == MPI_SUCCESS) {
 		mine.error = window_meet(window, parts, &why);
-	free(parts);
-	/* nobody asks one that does not know the others yet */
-	if (ret == MPI_SUCCESS)
+		/* nobody asks one that does not know the others yet */
 		ret = PMPI_Allreduce(&mine.error, &failed, 1, MPI_INT, MPI_MAX, window->comm);
+	}
 	if (ret == MPI_SUCCESS)
 		ret = failed;
 	if (ret == MPI_SUCCESS) {
@@ -313,13 +300,16 @@ static int window_begin(struct window *window, MPI_Info info, MPI_Comm comm, MPI
 			   why ? why : "another rank could not make the window");
 }
 
-/* Does any rank have a GPU's memory, or of windows that have none yet, a GPU? */
-static bool window_is_ours(bool mine, MPI_Comm comm)
-{
-	int any = mine;
+/* What a rank says before */
+#define WINDOW_GPU 1 /* the window is on a GPU's memory; or has none yet, and the rank a GPU */
+#define WINDOW_CANNOT 2 /* there is no memory for it */
 
-	return PMPI_Allreduce(MPI_IN_PLACE, &any, 1, MPI_INT, MPI_MAX, comm) == MPI_SUCCESS &&
-	       any;
+/* What ranks of @comm say; @bits: what this one does */
+static int window_asked(int bits, MPI_Comm comm)
+{
+	return PMPI_Allreduce(MPI_IN_PLACE, &bits, 1, MPI_INT, MPI_BOR, comm) == MPI_SUCCESS
+		       ? bits
+		       : 0;
 }
 
 /* Begins a call that makes a window, in which all ranks ask each other. False: it is left to MPI */
@@ -328,15 +318,47 @@ static bool window_enter(MPI_Comm comm)
 	return call_wants() && !hidden_partly() && comm != MPI_COMM_NULL && call_enter();
 }
 
-static int window_make(struct window as, MPI_Info info, MPI_Comm comm, MPI_Win *win)
+/* A window on @comm, without memory of its own; or NULL */
+static struct window *window_new(const struct window *as, MPI_Comm comm)
 {
 	struct window *window = malloc(sizeof *window);
 
 	if (!window)
-		return call_report(&CALL_COMM(comm), MPI_ERR_NO_MEM, "no memory for a window");
-	*window = as;
+		return NULL;
+	*window = *as;
 	window->comm = MPI_COMM_NULL;
-	return window_begin(window, info, comm, win);
+	window->model = MPI_WIN_UNIFIED;
+	STAILQ_INIT(&window->waiters);
+	PMPI_Comm_rank(comm, &window->rank);
+	PMPI_Comm_size(comm, &window->ranks);
+	window->peers = calloc((size_t) window->ranks, sizeof *window->peers);
+	for (int i = 0; window->peers && i < window->ranks; i++) {
+		window->peers[i].addr = FI_ADDR_UNSPEC;
+		TAILQ_INIT(&window->peers[i].pending);
+	}
+	return window;
+}
+
+/* Makes a window with what the application gave. False: no rank has @gpu, and it is left to MPI */
+static bool window_make(const struct window *as, bool gpu, MPI_Info info, MPI_Comm comm,
+			MPI_Win *win, int *ret)
+{
+	struct window *window = window_new(as, comm);
+	struct window_part *parts = calloc(call_own(comm), sizeof *parts);
+	const bool can = window && window->peers && parts;
+	const int bits = window_asked((gpu ? WINDOW_GPU : 0) | (can ? 0 : WINDOW_CANNOT), comm);
+
+	if (bits == WINDOW_GPU) {
+		*ret = window_begin(window, parts, info, comm, win);
+	} else {
+		if (window)
+			window_free(window);
+		if (bits & WINDOW_GPU)
+			*ret = call_report(&CALL_COMM(comm), MPI_ERR_NO_MEM,
+					   "a rank has no memory for a window");
+	}
+	free(parts);
+	return bits & WINDOW_GPU;
 }
 
 CALL_WRAPPER(Win_create,
@@ -347,13 +369,11 @@ CALL_WRAPPER(Win_create,
 
 	if (!window_enter(comm))
 		return real(base, size, unit, info, comm, win);
-	if (window_is_ours(window_is_gpu(base, size), comm))
-		ret = window_make((struct window){.base = base,
-						  .size = size,
-						  .unit = unit,
-						  .flavor = MPI_WIN_FLAVOR_CREATE},
-				  info, comm, win);
-	else
+	if (!window_make(&(struct window){.base = base,
+					  .size = size,
+					  .unit = unit,
+					  .flavor = MPI_WIN_FLAVOR_CREATE},
+			 window_is_gpu(base, size), info, comm, win, &ret))
 		ret = real(base, size, unit, info, comm, win);
 	call_leave();
 	return ret;
@@ -367,10 +387,8 @@ CALL_WRAPPER(Win_create_dynamic, (MPI_Info info, MPI_Comm comm, MPI_Win *win))
 
 	if (!window_enter(comm))
 		return real(info, comm, win);
-	if (window_is_ours(dev_active(), comm))
-		ret = window_make((struct window){.unit = 1, .flavor = MPI_WIN_FLAVOR_DYNAMIC},
-				  info, comm, win);
-	else
+	if (!window_make(&(struct window){.unit = 1, .flavor = MPI_WIN_FLAVOR_DYNAMIC},
+			 dev_active(), info, comm, win, &ret))
 		ret = real(info, comm, win);
 	call_leave();
 	return ret;
