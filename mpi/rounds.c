@@ -29,6 +29,9 @@ void rounds_prepare(struct rounds *rounds)
 	const size_t ranks = (size_t) exchange->ranks;
 	size_t slot = SCRATCH_MOST / 2 / ranks / ROUNDS_ALIGNED * ROUNDS_ALIGNED;
 
+	/* maybe there was no memory for where segments begin */
+	if (exchange->cannot)
+		return;
 	for (size_t i = 0; i < ranks; i++) {
 		const size_t len = rounds->starts[i + 1] - rounds->starts[i];
 
@@ -39,7 +42,7 @@ void rounds_prepare(struct rounds *rounds)
 	rounds->slot = slot > ROUNDS_ALIGNED ? slot : ROUNDS_ALIGNED;
 	rounds->most = rounds->slot / rounds->size * rounds->size;
 	rounds->pieces = calloc(6 * ranks, sizeof *rounds->pieces);
-	if (exchange->cannot || !rounds->pieces ||
+	if (!rounds->pieces ||
 	    !scratch_take(&rounds->scratch, rounds_scratch(rounds), &rounds->in,
 			  rounds->op == MPI_OP_NULL || rounds_computes(&rounds->in)))
 		exchange->cannot = true;

@@ -82,6 +82,41 @@ static int create_dynamic(const struct buffers *b)
 	return MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
 }
 
+static int allgather(const struct buffers *b)
+{
+	return MPI_Allgather(b->in, LEN / b->ranks, MPI_BYTE, b->out, LEN / b->ranks, MPI_BYTE,
+			     MPI_COMM_WORLD);
+}
+
+static int alltoall(const struct buffers *b)
+{
+	return MPI_Alltoall(MPI_IN_PLACE, 0, MPI_BYTE, b->out, LEN / b->ranks, MPI_BYTE,
+			    MPI_COMM_WORLD);
+}
+
+static int allreduce(const struct buffers *b)
+{
+	return MPI_Allreduce(b->in, b->out, LEN / 4, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static int reduce_scatter(const struct buffers *b)
+{
+	return MPI_Reduce_scatter_block(b->in, b->out, LEN / 4 / b->ranks, MPI_INT, MPI_SUM,
+					MPI_COMM_WORLD);
+}
+
+static int gather(const struct buffers *b)
+{
+	return MPI_Gather(b->in, LEN / b->ranks, MPI_BYTE, b->out, LEN / b->ranks, MPI_BYTE, 0,
+			  MPI_COMM_WORLD);
+}
+
+static int scatter(const struct buffers *b)
+{
+	return MPI_Scatter(b->in, LEN / b->ranks, MPI_BYTE, b->out, LEN / b->ranks, MPI_BYTE, 0,
+			   MPI_COMM_WORLD);
+}
+
 /* @window: the call makes a window */
 static const struct scarce {
 	const char *name;
@@ -90,6 +125,12 @@ static const struct scarce {
 } calls[] = {
 	{"MPI_Win_create", create, true},
 	{"MPI_Win_create_dynamic", create_dynamic, true},
+	{"MPI_Allgather", allgather, false},
+	{"MPI_Alltoall", alltoall, false},
+	{"MPI_Allreduce", allreduce, false},
+	{"MPI_Reduce_scatter_block", reduce_scatter, false},
+	{"MPI_Gather", gather, false},
+	{"MPI_Scatter", scatter, false},
 };
 
 /* The allocation of that number fails on @rank. Returns whether there was one, on all ranks alike; negative: an error */
