@@ -227,20 +227,22 @@ CALL_WRAPPER(Parrived, (MPI_Request request, int part, int *flag))
 
 /* ---- windows ---- */
 
-/* A call that ends what was begun with @target: argument by argument, so that each has the prototype of mpi.h */
+/*
+ * A call that ends what was begun with @target: argument by argument, so that each has the prototype of mpi.h. It is not within
+ * the library: MPI_Win_free calls functions of the application's, which may call MPI, on all ranks alike.
+ */
 #define WINDOW(name, declared, types, win, target, ...)                                        \
 	CALL_WRAPPER(name, declared)                                                           \
 	{                                                                                      \
 		CALL_REAL(name, types);                                                        \
-		const char *why = NULL;                                                        \
-		int ret;                                                                       \
-                                                                                               \
 		int(*const does) types = window_find(win) ? window_##name : real;              \
-		if (!complete_begin())                                                         \
-			return does(__VA_ARGS__);                                              \
 		const MPI_Win handle = win;                                                    \
-		const uint64_t until = later_number();                                         \
-		ret = does(__VA_ARGS__);                                                       \
+		const uint64_t until = later_any() ? later_number() : 0;                       \
+		const char *why = NULL;                                                        \
+		int ret = does(__VA_ARGS__);                                                   \
+                                                                                               \
+		if (!complete_begin())                                                         \
+			return ret;                                                            \
 		return complete_end(later_window_ended(handle, target, until, ret, &why),      \
 				    why);                                                      \
 	}
