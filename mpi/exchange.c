@@ -83,14 +83,16 @@ void exchange_copy(struct exchange *exchange, const struct exchange_area *to, ch
 
 /* ---- messages ---- */
 
-static void exchange_check(struct exchange *exchange, int ret)
+/* Returns whether @ret is an error. */
+static bool exchange_check(struct exchange *exchange, int ret)
 {
 	int class = MPI_ERR_OTHER;
 
 	if (ret == MPI_SUCCESS)
-		return;
+		return false;
 	PMPI_Error_class(ret, &class);
 	exchange_fail(exchange, class, "a message of a collective call has failed");
+	return true;
 }
 
 /* As much of @piece as one message takes; *@addr: where that is */
@@ -116,14 +118,17 @@ static void exchange_post(struct exchange_flow *flow)
 
 	requests[0] = requests[1] = MPI_REQUEST_NULL;
 	len = exchange_part(flow, &flow->in[from], &addr);
-	if (len)
-		exchange_check(exchange,
-			       PMPI_Irecv(addr, (int) len, MPI_BYTE, from, EXCHANGE_TAG,
-					  exchange->comm, &requests[0]));
+	if (len && !exchange->ends)
+		exchange->ends =
+			exchange_check(exchange,
+				       PMPI_Irecv(addr, (int) len, MPI_BYTE, from, EXCHANGE_TAG,
+						  exchange->comm, &requests[0]));
 	len = exchange_part(flow, &flow->out[to], &addr);
-	if (len)
-		exchange_check(exchange, PMPI_Isend(addr, (int) len, MPI_BYTE, to, EXCHANGE_TAG,
-						    exchange->comm, &requests[1]));
+	if (len && !exchange->ends)
+		exchange->ends =
+			exchange_check(exchange,
+				       PMPI_Isend(addr, (int) len, MPI_BYTE, to, EXCHANGE_TAG,
+						  exchange->comm, &requests[1]));
 }
 
 static void exchange_wait(struct exchange_flow *flow)

@@ -5,7 +5,8 @@
  * them to libfabric unread.
  *
  * All ranks of a communicator make the same exchanges in the same order. A rank where something fails goes on, so that the
- * others end, and has the error in its call.
+ * others end, and has the error in its call. But if MPI takes no message, another rank waits for that, and the rank does
+ * not wait for others: its call ends with the error.
  */
 #ifndef P2P_MPI_EXCHANGE_H
 #define P2P_MPI_EXCHANGE_H
@@ -42,13 +43,14 @@ struct exchange_area {
  * @call:	which one, and what has gone wrong
  * @bytes:	how many of its data a GPU has
  * @cannot:	this rank wants it to be left to MPI
+ * @ends:	MPI has not taken a message: no more are begun
  */
 struct exchange {
 	struct call call;
 	MPI_Comm comm;
 	int rank, ranks;
 	size_t bytes;
-	bool cannot;
+	bool cannot, ends;
 };
 
 /**
