@@ -525,24 +525,19 @@ int window_Accumulate(const void *origin, MPI_Count origin_count, MPI_Datatype o
 		      int target, MPI_Aint disp, MPI_Count target_count,
 		      MPI_Datatype target_type, MPI_Op op, MPI_Win win)
 {
-	return window_do(win, &(struct window_data){.kind = WINDOW_DATA,
-						    .origin = origin,
-						    .origin_count = origin_count,
-						    .origin_type = origin_type,
-						    .target = target,
-						    .disp = disp,
-						    .target_count = target_count,
-						    .target_type = target_type,
-						    .op = op});
+	return window_Get_accumulate(origin, origin_count, origin_type, NULL, 0,
+				     MPI_DATATYPE_NULL, target, disp, target_count, target_type,
+				     op, win);
 }
 
+/* Without a type of the result, nothing is fetched. */
 int window_Get_accumulate(const void *origin, MPI_Count origin_count, MPI_Datatype origin_type,
 			  void *result, MPI_Count result_count, MPI_Datatype result_type,
 			  int target, MPI_Aint disp, MPI_Count target_count,
 			  MPI_Datatype target_type, MPI_Op op, MPI_Win win)
 {
 	return window_do(win, &(struct window_data){.kind = WINDOW_DATA,
-						    .fetch = true,
+						    .fetch = result_type != MPI_DATATYPE_NULL,
 						    .origin = origin,
 						    .origin_count = origin_count,
 						    .origin_type = origin_type,
