@@ -154,62 +154,55 @@ static void collective_pieces(const struct collective *c, struct exchange_piece 
 		pieces[i] = (struct exchange_piece){addr + (size_t) i * step, len};
 }
 
-bool collective_gather(unsigned int number, int *ret, const void *sendbuf, int sendcount,
-		       MPI_Datatype sendtype, void *recvbuf, int recvcount,
-		       MPI_Datatype recvtype, int root, MPI_Comm comm)
+/* Between the root, which has @all, and each rank's @own, or MPI_IN_PLACE at the root */
+static bool collective_rooted(unsigned int number, int *ret, bool gathers, const void *all,
+			      int all_count, MPI_Datatype all_type, const void *own,
+			      int own_count, MPI_Datatype own_type, int root, MPI_Comm comm)
 {
 	const bool here = collective_is_root(comm, root);
-	const bool gives = !here || sendbuf != MPI_IN_PLACE;
+	const bool has_own = !here || own != MPI_IN_PLACE;
 	const size_t ranks = collective_ranks(comm);
-	const size_t bytes = here ? collective_bytes(comm, (size_t) recvcount, recvtype, ranks)
-				  : collective_bytes(comm, (size_t) sendcount, sendtype, ranks);
+	const size_t bytes = here ? collective_bytes(comm, (size_t) all_count, all_type, ranks)
+				  : collective_bytes(comm, (size_t) own_count, own_type, ranks);
+	struct exchange_area *whole, *part;
+	struct exchange_piece *pieces;
 	struct collective c;
 
 	if (!bytes || root < 0 || root >= (int) ranks || !collective_open(&c, number, comm))
 		return false;
+	whole = gathers ? &c.recv : &c.send;
+	part = gathers ? &c.send : &c.recv;
 	if (here)
-		collective_block(&c, &c.recv, recvbuf, ranks * (size_t) recvcount, recvtype,
-				 bytes);
-	if (gives)
-		collective_block(&c, &c.send, sendbuf, (size_t) sendcount, sendtype,
-				 bytes / ranks);
+		collective_block(&c, whole, all, ranks * (size_t) all_count, all_type, bytes);
+	if (has_own)
+		collective_block(&c, part, own, (size_t) own_count, own_type, bytes / ranks);
 	if (!collective_agreed(&c))
 		return false;
+	pieces = gathers ? c.in : c.out;
 	if (here)
-		collective_pieces(&c, c.in, c.recv.addr, bytes / ranks, bytes / ranks);
-	if (gives)
-		c.out[root] = (struct exchange_piece){c.send.addr, bytes / ranks};
+		collective_pieces(&c, pieces, whole->addr, bytes / ranks, bytes / ranks);
+	if (has_own)
+		(gathers ? c.out : c.in)[root] =
+			(struct exchange_piece){part->addr, bytes / ranks};
+	else
+		pieces[root].len = 0;
 	return collective_all(&c, ret);
+}
+
+bool collective_gather(unsigned int number, int *ret, const void *sendbuf, int sendcount,
+		       MPI_Datatype sendtype, void *recvbuf, int recvcount,
+		       MPI_Datatype recvtype, int root, MPI_Comm comm)
+{
+	return collective_rooted(number, ret, true, recvbuf, recvcount, recvtype, sendbuf,
+				 sendcount, sendtype, root, comm);
 }
 
 bool collective_scatter(unsigned int number, int *ret, const void *sendbuf, int sendcount,
 			MPI_Datatype sendtype, void *recvbuf, int recvcount,
 			MPI_Datatype recvtype, int root, MPI_Comm comm)
 {
-	const bool here = collective_is_root(comm, root);
-	const bool gets = !here || recvbuf != MPI_IN_PLACE;
-	const size_t ranks = collective_ranks(comm);
-	const size_t bytes = here ? collective_bytes(comm, (size_t) sendcount, sendtype, ranks)
-				  : collective_bytes(comm, (size_t) recvcount, recvtype, ranks);
-	struct collective c;
-
-	if (!bytes || root < 0 || root >= (int) ranks || !collective_open(&c, number, comm))
-		return false;
-	if (here)
-		collective_block(&c, &c.send, sendbuf, ranks * (size_t) sendcount, sendtype,
-				 bytes);
-	if (gets)
-		collective_block(&c, &c.recv, recvbuf, (size_t) recvcount, recvtype,
-				 bytes / ranks);
-	if (!collective_agreed(&c))
-		return false;
-	if (here)
-		collective_pieces(&c, c.out, c.send.addr, bytes / ranks, bytes / ranks);
-	if (gets)
-		c.in[root] = (struct exchange_piece){c.recv.addr, bytes / ranks};
-	else
-		c.out[root].len = 0;
-	return collective_all(&c, ret);
+	return collective_rooted(number, ret, false, sendbuf, sendcount, sendtype, recvbuf,
+				 recvcount, recvtype, root, comm);
 }
 
 bool collective_allgather(unsigned int number, int *ret, const void *sendbuf, int sendcount,
