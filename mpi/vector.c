@@ -149,7 +149,7 @@ static void vector_exchange(struct exchange *exchange, const struct vector_side 
 	int begun = 1;
 
 	for (int ended = 0; ended < exchange->ranks; ended++) {
-		for (; begun < exchange->ranks && begun <= ended + VECTOR_WINDOW; begun++)
+		for (; begun < exchange->ranks && begun < ended + VECTOR_WINDOW; begun++)
 			vector_post(exchange, out, in, begun, requests[begun % VECTOR_WINDOW]);
 		if (ended == 0 && vector_part(out, exchange->rank, &own_out) &&
 		    vector_part(in, exchange->rank, &own_in))
