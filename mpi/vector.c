@@ -179,8 +179,12 @@ static bool vector_run(int *ret, MPI_Comm comm, struct vector_side *out, struct 
 
 bool vector_can(MPI_Comm comm, const void *sendbuf)
 {
-	return hidden_any() && comm != MPI_COMM_NULL && sendbuf != MPI_IN_PLACE &&
-	       hidden_of(comm) != MPI_COMM_NULL;
+	const MPI_Comm hidden = hidden_any() && comm != MPI_COMM_NULL && sendbuf != MPI_IN_PLACE
+					? hidden_of(comm)
+					: MPI_COMM_NULL;
+
+	/* a rank alone has the program's own one: its messages would meet the program's receives */
+	return hidden != MPI_COMM_NULL && hidden != MPI_COMM_SELF;
 }
 
 bool vector_gatherv(int *ret, const void *sendbuf, int sendcount, MPI_Datatype sendtype,

@@ -2,7 +2,7 @@
 /*
  * Collective calls in which each rank knows its own lengths only, as messages between the ranks: each sends its parts from
  * where they lie, in host memory or a GPU's. Ranks need not ask each other, as messages do not tell the one from the other.
- * So all such calls on communicators that have a hidden one (hidden.h) go this way.
+ * So all such calls of several ranks, on communicators that have a hidden one (hidden.h), go this way.
  *
  * Each function has the arguments of its call. True: it has carried it out, and *@ret is what it returns. False: MPI says
  * better what is wrong.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * fi_p2p_mpi_vector: vector collectives of host memory, which libp2p-mpi makes messages of, with more ranks than it has
- * messages under way to at a time.
+ * messages under way to at a time; and of a rank alone, which sends itself none.
  */
 #include <unistd.h>
 
@@ -30,12 +30,37 @@ static int all_to_all(struct mpi_run *run, int late)
 	return 0;
 }
 
+/* What the program receives from itself is its own. */
+static int alone(struct mpi_run *run)
+{
+	const int out[] = {1, 2, 3, 4}, count = 2, at = 0;
+	int in[] = {0, 0}, own = 0, sent = 5, done;
+	MPI_Datatype gaps;
+	MPI_Request request;
+	MPI_Comm comm;
+
+	MPI_Comm_split(MPI_COMM_WORLD, run->rank, 0, &comm);
+	MPI_Type_vector(2, 1, 2, MPI_INT, &gaps);
+	MPI_Type_commit(&gaps);
+	MPI_Irecv(&own, 1, MPI_INT, 0, MPI_ANY_TAG, MPI_COMM_SELF, &request);
+	MPI_Gatherv(out, 1, gaps, in, &count, &at, MPI_INT, 0, comm);
+	FT_CHECK(in[0] == 1 && in[1] == 3, "%d and %d were gathered", in[0], in[1]);
+	MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+	FT_CHECK(!done, "a receive of the program's got %d", own);
+	MPI_Send(&sent, 1, MPI_INT, 0, 0, MPI_COMM_SELF);
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
+	FT_CHECK(own == sent, "%d came, not %d", own, sent);
+	MPI_Type_free(&gaps);
+	MPI_Comm_free(&comm);
+	return 0;
+}
+
 static int run_all(struct mpi_run *run)
 {
 	FT_CHECK(run->ranks <= RANKS_MOST, "no more than %d ranks", RANKS_MOST);
 	for (int late = 0; late < run->ranks; late++)
 		FT_TRY(all_to_all(run, late));
-	return 0;
+	return alone(run);
 }
 
 int main(int argc, char **argv)
