@@ -17,8 +17,9 @@
 #include "cudamem.h"
 #include "ft_test.h"
 
-#define SHORT_LEN 1000   /* longer ones may be announced to anybody */
-#define MIDDLE_LEN 60001 /* sent at once to a peer that may be anywhere */
+#define SHORT_LEN 1000 /* longer ones may be announced to anybody */
+#define MIDDLE_LEN                                                                             \
+	60001 /* if others are under way, sent at once to a peer that may be anywhere */
 #define LONG_LEN 1100000 /* beyond FI_P2P_EAGER_SIZE */
 #define ROUNDS 200
 #define HOST_ROUNDS 1100 /* more than ofi_p2p waits for device memory */
@@ -62,8 +63,8 @@ static const struct kind_case {
 	 .tx = NOT_COUNTED, .rx = IPC},
 	{"long", MESSAGE, &ft_cuda_ops, &ft_cuda_ops, .len = LONG_LEN, .tx = IPC, .rx = IPC,
 	 .reason = "one copy from device to device"},
-	{"middling", MESSAGE, &ft_cuda_ops, &ft_cuda_ops, .len = MIDDLE_LEN, .tx = NEAR_IPC,
-	 .rx = NEAR_IPC},
+	{"middling", MESSAGE, &ft_cuda_ops, &ft_cuda_ops, .len = MIDDLE_LEN, .tx = IPC,
+	 .rx = IPC},
 	{"short", MESSAGE, &ft_cuda_ops, &ft_cuda_ops, .len = SHORT_LEN, .tx = NEAR_IPC,
 	 .rx = NEAR_IPC},
 	{"a byte", MESSAGE, &ft_cuda_ops, &ft_cuda_ops, .len = 1, .tx = NEAR_IPC,
@@ -82,6 +83,8 @@ static const struct kind_case {
 	 .near = true, .tx = IPC, .rx = NOT_COUNTED},
 	{"device to host", MESSAGE, &ft_cuda_ops, NULL, .len = LONG_LEN, .tx = STAGE,
 	 .rx = HOST, .reason = "the receiver's buffer is host memory"},
+	{"middling, after that", MESSAGE, &ft_cuda_ops, &ft_cuda_ops, .len = MIDDLE_LEN,
+	 .tx = NEAR_IPC, .rx = NEAR_IPC},
 	{"short, device to host", MESSAGE, &ft_cuda_ops, NULL, .len = SHORT_LEN, .tx = STAGE,
 	 .rx = CORE},
 	{"host to device", MESSAGE, NULL, &ft_cuda_ops, .len = LONG_LEN, .tx = CORE,
@@ -90,6 +93,8 @@ static const struct kind_case {
 	 .tx = STAGE, .rx = STAGE},
 	{"into virtual memory", MESSAGE, &ft_cuda_ops, &cudamem_vmm, .len = LONG_LEN, .tx = IPC,
 	 .rx = IPC},
+	{"middling, after a long one", MESSAGE, &ft_cuda_ops, &ft_cuda_ops, .len = MIDDLE_LEN,
+	 .tx = IPC, .rx = IPC},
 	{"from shared virtual memory", MESSAGE, &cudamem_vmm_shared, &ft_cuda_ops,
 	 .len = LONG_LEN, .tx = IPC, .rx = IPC},
 	{"the same once more", MESSAGE, &cudamem_vmm_shared, &cudamem_vmm_shared,
