@@ -218,3 +218,43 @@ void test_board_late(void **state)
 	unit_clock_run();
 	close_ep();
 }
+
+/* ---- what is offered ---- */
+
+/* Would a short message to the peer be offered, if no other one is in a slot? */
+static bool offered(void)
+{
+	struct path_query query = {.alone = true};
+
+	hello_query(&hello_ep, FAKE_NEW, &query);
+	return query.alone;
+}
+
+/* Short messages are offered to who takes them, until one was not taken, and again once a long one was. */
+void test_alone(void **state)
+{
+	static const struct {
+		enum path_far far;
+		bool plain;
+	} declined[] = {
+		{PATH_FAR_BUFFER, false},
+		{PATH_FAR_BUSY, false},
+		{PATH_FAR_UNKNOWN, true},
+	};
+	struct xfer_peer *peer;
+
+	open_ep();
+	meet();
+	p2p_lock_take(&fake_xfer.lock);
+	peer = xfer_peer_find(&hello_ep, FAKE_NEW);
+	peer->host = fake_xfer.ipc.host;
+	assert_true(offered());
+	for (size_t i = 0; i < UNIT_COUNT(declined); i++) {
+		hello_offered(peer, 20000, declined[i].far, declined[i].plain);
+		assert_false(offered());
+		hello_offered(peer, 100000, PATH_FAR_NOT, false);
+		assert_true(offered());
+	}
+	p2p_lock_drop(&fake_xfer.lock);
+	close_ep();
+}

@@ -47,8 +47,8 @@ void hello_offered(struct xfer_peer *peer, size_t len, enum path_far far, bool p
 	/* its driver may open other memory, or the same one later */
 	if (far == PATH_FAR_CLOSED)
 		retry_failed(&peer->offers);
-	peer->facts = (peer->facts & ~HELLO_HOST_BUFFER) |
-		      (far == PATH_FAR_BUFFER ? HELLO_HOST_BUFFER : 0);
+	peer->facts = (peer->facts & ~HELLO_DECLINED) |
+		      (plain || far != PATH_FAR_NOT ? HELLO_DECLINED : 0);
 	if (!refuses && !(plain && len <= WIRE_PLAIN_MAX))
 		return;
 	peer->facts = (peer->facts & ~HELLO_FOLLOWS) | (refuses ? HELLO_REFUSES : 0);
