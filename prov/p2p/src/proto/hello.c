@@ -67,10 +67,7 @@
 #define HELLO_REPEAT 500
 #define HELLO_REPEAT_LATE 60000
 
-/*
- * For so long the successor of a process that has ended is looked for; and if there was none, for so long each time after
- * that [ms]
- */
+/* For so long the successor of a process that has ended is looked for; and each time after that, if there was none [ms] */
 #define HELLO_DESERTED 3000
 #define HELLO_DESERTED_AGAIN 200
 
