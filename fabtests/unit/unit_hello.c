@@ -746,7 +746,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_answered),
 		cmocka_unit_test(test_crossed),
 		cmocka_unit_test(test_no_lanes),
-		cmocka_unit_test(test_alone),
+		cmocka_unit_test(test_short_offers),
 		cmocka_unit_test(test_forged_answer),
 		cmocka_unit_test(test_late),
 		cmocka_unit_test(test_unreachable),

@@ -67,6 +67,6 @@ void test_note_stale(void **state);
 void test_note_of_nobody(void **state);
 void test_note_untracked(void **state);
 void test_board_late(void **state);
-void test_alone(void **state);
+void test_short_offers(void **state);
 
 #endif /* UNIT_HELLO_H */

@@ -221,17 +221,17 @@ void test_board_late(void **state)
 
 /* ---- what is offered ---- */
 
-/* Would a short message to the peer be offered, if no other one is in a slot? */
+/* Would a short message to the peer be offered? */
 static bool offered(void)
 {
-	struct path_query query = {.alone = true};
+	struct path_query query = {.takes = false};
 
 	hello_query(&hello_ep, FAKE_NEW, &query);
-	return query.alone;
+	return query.takes;
 }
 
 /* Short messages are offered to who takes them, until one was not taken, and again once a long one was. */
-void test_alone(void **state)
+void test_short_offers(void **state)
 {
 	static const struct {
 		enum path_far far;

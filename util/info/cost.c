@@ -93,8 +93,7 @@ void info_costs(struct info *info)
 	cost_row(info, "alone, one connection", COST_ALONE, eager, 0, whole);
 	cost_lanes(info, "alone, lanes", COST_LANES_ALONE, cost_lanes_alone());
 	cost_pieces(info);
-	cost_row(info, "device to device, tcp", COST_ACROSS, eager, 0, whole);
-	cost_row(info, "alone, device to device", COST_ACROSS, lent, eager, COST_BY_COST);
+	cost_row(info, "device to device, tcp", COST_ACROSS, lent, 0, COST_BY_COST);
 	cost_row(info, "device to device, shm", COST_ACROSS_NEAR, WIRE_PLAIN_MAX, 0,
 		 COST_BY_WIRE);
 	cost_add(info, "read by the NIC", WIRE_PLAIN_MAX, 0, COST_BY_WIRE);

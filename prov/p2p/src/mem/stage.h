@@ -221,16 +221,12 @@ static inline bool stage_can_lend(const struct stage *stage, size_t len)
 	       pool->idle > pool->count / 8;
 }
 
-/* Tells whether no message is in a slot on its way out */
-static inline bool stage_idle(const struct stage *stage)
-{
-	return stage->pools[STAGE_SHORT_OUT].idle == stage->pools[STAGE_SHORT_OUT].count;
-}
-
 /* Tells whether a message may be lent: only if others are under way, as it would else travel whole */
 static inline bool stage_lends(const struct stage *stage, size_t len)
 {
-	return stage_can_lend(stage, len) && !stage_idle(stage);
+	const struct stage_pool *pool = &stage->pools[STAGE_SHORT_OUT];
+
+	return stage_can_lend(stage, len) && pool->idle < pool->count;
 }
 
 /* Tells whether @addr lies in a pinned slot. */

@@ -86,7 +86,7 @@ static inline size_t cost_crossing(const struct cost *from, const struct cost *t
 	return from->most ? P2P_MIN(len, from->most) : len;
 }
 
-/* Returns the length above which messages may be lent, and one alone is offered to who copies from device to device */
+/* Returns the length above which messages may be lent, or offered to who copies from device to device */
 static inline size_t cost_lend_min(void)
 {
 	return cost_crossing(&cost_table[COST_SENT], &cost_table[COST_LENT]);

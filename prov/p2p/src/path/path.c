@@ -81,7 +81,7 @@ bool path_wants_across(const struct path_query *query, const char **why)
 	    path_stage(query) == PATH_LONG)
 		return !*why;
 	/* a receiver that cannot take it so would have to ask for it first */
-	if (!query->near && !query->asked && !(query->alone && query->len > cost_lend_min()))
+	if (!query->near && !query->asked && !(query->takes && query->len > cost_lend_min()))
 		*why = "short enough to be sent at once, to whatever host";
 	else if (query->refuses)
 		*why = "short enough to be sent at once to who has refused it before";

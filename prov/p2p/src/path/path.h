@@ -91,7 +91,7 @@ enum path_far {
  * @follows:	the receiver takes announcements of messages of up to @plain_max bytes, too
  * @foreign:	the receiver has not said that it takes announcements
  * @refuses:	the receiver has not opened what it was offered before
- * @alone:	no other message is under way, and the receiver is known to copy from device to device
+ * @takes:	the receiver is known to be on this host, and has not declined what it was offered last
  * @across:	sending: other processes of this host can open the buffer; receiving: the
  *		sender's buffer is open here
  * @across_why:	if not @across: why
@@ -117,7 +117,7 @@ struct path_query {
 	bool follows;
 	bool foreign;
 	bool refuses;
-	bool alone;
+	bool takes;
 	bool across;
 	const char *across_why;
 	bool asked;

@@ -388,8 +388,8 @@ struct xfer_peer *hello_query(struct xfer_ep *ep, fi_addr_t addr, struct path_qu
 	query->foreign = hello_state(peer) == XFER_PEER_FOREIGN;
 	query->lends = query->lends && !(peer->facts & HELLO_WHOLE);
 	query->refuses = peer->facts & HELLO_REFUSES || !retry_due(&peer->offers);
-	query->alone = query->alone && peer->state == XFER_PEER_KNOWN &&
-		       hello_takes_offers(peer) && !(peer->facts & HELLO_DECLINED);
+	query->takes = peer->state == XFER_PEER_KNOWN && hello_takes_offers(peer) &&
+		       !(peer->facts & HELLO_DECLINED);
 	query->follows = peer->state == XFER_PEER_KNOWN && peer->facts & HELLO_FOLLOWS &&
 			 !query->refuses;
 	return peer;

@@ -64,7 +64,6 @@ static struct path_query post_query(struct xfer_ep *ep, const struct p2p_op *op,
 		.direct = ep->xfer->direct,
 		.inline_max = ep->inline_max,
 		.near = ep->quirks & QUIRK_NEAR,
-		.alone = !ep->waiting && stage_idle(&ep->xfer->stage),
 		.across_why = "over a hook there are no announcements",
 	};
 }
