@@ -6,6 +6,7 @@
 #include <rdma/fi_errno.h>
 
 #include "proto/hello.h"
+#include "proto/hello_facts.h"
 #include "proto/rndv_match.h"
 #include "xfer/progress.h"
 #include "xfer/reports.h"
