@@ -4,6 +4,7 @@
 
 #include "exchange.h"
 #include "hidden.h"
+#include "lane.h"
 #include "layout.h"
 
 /* Peers that a rank sends to at a time, and receives from */
@@ -107,21 +108,51 @@ static size_t vector_area(const struct vector_part *part, struct exchange_area *
 	return len;
 }
 
-/* What a rank has for itself */
+/* What a rank has for itself: of a type with gaps, to one without, or the other way round */
+static void vector_own_message(struct exchange *exchange, const struct vector_part *out,
+			       const struct vector_part *in)
+{
+	vector_check(exchange,
+		     PMPI_Sendrecv(out->addr, out->count, out->type, exchange->rank, VECTOR_TAG,
+				   in->addr, in->count, in->type, exchange->rank, VECTOR_TAG,
+				   exchange->comm, MPI_STATUS_IGNORE));
+}
+
+/* MPI may have the CPU copy what a rank sends itself. So what is a GPU's there has host memory in its place meanwhile. */
 static void vector_own(struct exchange *exchange, const struct vector_part *out,
 		       const struct vector_part *in)
 {
-	struct exchange_area from = {0}, to = {0};
-	const size_t len = vector_area(out, &from);
+	struct exchange_area from = {0}, to = {0}, host = {0};
+	const size_t len = vector_area(out, &from), room = vector_area(in, &to),
+		     bytes = from.gpu ? len : room;
+	struct vector_part sent = *out, got = *in;
+	const struct dev_mem *mem = from.gpu ? &from.mem : &to.mem;
+	const char *why;
+	int ret;
 
-	if (len && vector_area(in, &to) == len)
+	if (len && len == room) {
 		exchange_copy(exchange, &to, to.addr, &from, from.addr, len);
-	else
-		vector_check(exchange,
-			     PMPI_Sendrecv(out->addr, out->count, out->type, exchange->rank,
-					   VECTOR_TAG, in->addr, in->count, in->type,
-					   exchange->rank, VECTOR_TAG, exchange->comm,
-					   MPI_STATUS_IGNORE));
+		return;
+	}
+	if (!from.gpu && !to.gpu) {
+		vector_own_message(exchange, out, in);
+		return;
+	}
+	ret = lane_memory(mem, bytes, &host.addr, &why);
+	if (ret != MPI_SUCCESS) {
+		exchange_fail(exchange, ret, why);
+		return;
+	}
+	if (from.gpu) {
+		exchange_copy(exchange, &host, host.addr, &from, from.addr, len);
+		sent.addr = host.addr - (from.addr - out->addr);
+	} else {
+		got.addr = host.addr - (to.addr - in->addr);
+	}
+	vector_own_message(exchange, &sent, &got);
+	if (!from.gpu)
+		exchange_copy(exchange, &to, to.addr, &host, host.addr, room);
+	lane_memory_free(mem, host.addr, bytes);
 }
 
 /* The messages of one step: what is sent goes to the rank that is as far ahead as the one that is received from is behind. */

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fi_p2p_mpi_vector: vector collectives of host memory, which libp2p-mpi makes messages of, with more ranks than it has
- * messages under way to at a time; and of a rank alone, which sends itself none.
+ * fi_p2p_mpi_vector: vector collectives, which libp2p-mpi makes messages of, with more ranks than it has messages under way
+ * to at a time; of types with gaps at one end only; and of a rank alone, which sends itself none.
  */
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "mpi_test.h"
 
 #define RANKS_MOST 64
 #define LATE_US 20000
+/* Numbers of a part: long enough that it goes as it lies */
+#define PART 20000
 
 /* One rank comes late. Nobody returns without its part. */
 static int all_to_all(struct mpi_run *run, int late)
@@ -55,11 +58,62 @@ static int alone(struct mpi_run *run)
 	return 0;
 }
 
+/* Each part, also what a rank has for itself, has gaps at one end, and none in a GPU's memory at the other. */
+static int from_gaps(struct mpi_run *run, bool sends_gaps)
+{
+	const struct ft_buf *gpu = &run->pool[run->kinds - 1].buf;
+	const size_t room = (size_t) run->ranks * PART * 2;
+	int counts[RANKS_MOST], at[RANKS_MOST], *host = calloc(room, sizeof(int)),
+						*image = calloc(room, sizeof(int));
+	MPI_Datatype gaps, apart;
+
+	FT_CHECK(host && image, "no memory");
+	/* one number, and one that nobody touches */
+	MPI_Type_vector(1, 1, 1, MPI_INT, &apart);
+	MPI_Type_create_resized(apart, 0, 2 * sizeof(int), &gaps);
+	MPI_Type_commit(&gaps);
+	for (int i = 0; i < run->ranks; i++) {
+		counts[i] = PART;
+		at[i] = i * PART;
+		for (int k = 0; k < PART; k++) {
+			const int number = run->rank + 100 * i + 10000 * k;
+
+			host[2 * (i * PART + k)] = sends_gaps ? number : 0;
+			image[i * PART + k] = sends_gaps ? 0 : number;
+		}
+	}
+	FT_TRY(gpu->ops->to(gpu->addr, image, room * sizeof(int)));
+	if (sends_gaps)
+		MPI_Alltoallv(host, counts, at, gaps, gpu->addr, counts, at, MPI_INT,
+			      MPI_COMM_WORLD);
+	else
+		MPI_Alltoallv(gpu->addr, counts, at, MPI_INT, host, counts, at, gaps,
+			      MPI_COMM_WORLD);
+	FT_TRY(gpu->ops->from(image, gpu->addr, room * sizeof(int)));
+	for (int i = 0; i < run->ranks; i++)
+		for (int k = 0; k < PART; k++) {
+			const int element = i * PART + k,
+				  found = sends_gaps ? image[element] : host[2 * element];
+
+			FT_CHECK(found == i + 100 * run->rank + 10000 * k &&
+					 !host[2 * element + 1],
+				 "%d and %d came from rank %d at %d", found,
+				 host[2 * element + 1], i, k);
+		}
+	MPI_Type_free(&apart);
+	MPI_Type_free(&gaps);
+	free(host);
+	free(image);
+	return 0;
+}
+
 static int run_all(struct mpi_run *run)
 {
 	FT_CHECK(run->ranks <= RANKS_MOST, "no more than %d ranks", RANKS_MOST);
 	for (int late = 0; late < run->ranks; late++)
 		FT_TRY(all_to_all(run, late));
+	FT_TRY(from_gaps(run, true));
+	FT_TRY(from_gaps(run, false));
 	return alone(run);
 }
 
@@ -68,6 +122,7 @@ int main(int argc, char **argv)
 	static const struct mpi_test test = {
 		.purpose = "vector collectives as messages, with libp2p-mpi",
 		.ranks = 1,
+		.pool = 2 * RANKS_MOST * PART * sizeof(int),
 		.run = run_all,
 	};
 
