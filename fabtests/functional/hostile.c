@@ -682,6 +682,9 @@ static int become(struct ft_proc *proc)
 		return ft_skip("whoever is a peer over shm has its memory");
 	if (scene->attack == attack_lent_key && !strstr(prov, "ofi_rxm"))
 		return ft_skip("no message is lent but over ofi_rxm");
+	/* else it is offered to a peer on this host */
+	if (scene->attack == attack_lent_key)
+		setenv("FI_P2P_PATH", "stage", 1);
 	if (scene->deaf && !strstr(prov, "ofi_rxm"))
 		return ft_skip("other cores read nothing behind what is not taken");
 	if (scene->lanes)
