@@ -204,7 +204,9 @@ FUNCTION(long_double, SUMS(long double) CHOICES(long double))
 FUNCTION(float_complex, SUMS(float complex))
 FUNCTION(double_complex, SUMS(double complex))
 FUNCTION(long_double_complex, SUMS(long double complex))
-FUNCTION(bool, TRUTHS(bool))
+/* what another process sends may be no bool's value */
+_Static_assert(sizeof(bool) == sizeof(uint8_t), "a bool is a byte");
+FUNCTION(bool, TRUTHS(uint8_t))
 PAIR(short_int, short, int)
 PAIR(int_int, int, int)
 PAIR(long_int, long, int)

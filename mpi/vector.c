@@ -273,8 +273,8 @@ bool vector_alltoallw(int *ret, const void *sendbuf, const int sendcounts[],
 		      const int recvcounts[], const int rdispls[],
 		      const MPI_Datatype recvtypes[], MPI_Comm comm)
 {
-	struct vector_side out = {(char *) sendbuf, sendcounts, sdispls, sendtypes},
-			   in = {recvbuf, recvcounts, rdispls, recvtypes};
+	struct vector_side out = {(char *) sendbuf, sendcounts, sdispls, .types = sendtypes},
+			   in = {recvbuf, recvcounts, rdispls, .types = recvtypes};
 
 	return sendcounts && recvcounts && sendtypes && recvtypes &&
 	       vector_run(ret, comm, &out, &in);

@@ -209,7 +209,7 @@ void window_ask(struct window *window, int target, enum window_kind kind, uint32
 {
 	struct service_message *message = service_message(sizeof(struct window_head));
 	struct window_pending *pending =
-		kind == WINDOW_UNLOCK ? NULL : calloc(1, sizeof *pending);
+		!message || kind == WINDOW_UNLOCK ? NULL : calloc(1, sizeof *pending);
 
 	if (!message || (!pending && kind != WINDOW_UNLOCK))
 		window_fatal("no memory to tell another rank");
