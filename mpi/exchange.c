@@ -83,8 +83,7 @@ void exchange_copy(struct exchange *exchange, const struct exchange_area *to, ch
 
 /* ---- messages ---- */
 
-/* Returns whether @ret is an error. */
-static bool exchange_check(struct exchange *exchange, int ret)
+bool exchange_check(struct exchange *exchange, int ret)
 {
 	int class = MPI_ERR_OTHER;
 

@@ -82,6 +82,9 @@ void exchange_fail(struct exchange *exchange, int error, const char *why);
 void exchange_copy(struct exchange *exchange, const struct exchange_area *to, char *dst,
 		   const struct exchange_area *from, const char *src, size_t len);
 
+/* Has MPI refused a message, or has one failed? Then the call has the error. @ret: what MPI has returned */
+bool exchange_check(struct exchange *exchange, int ret);
+
 /* Pieces of any length */
 void exchange_all(struct exchange *exchange, const struct exchange_piece *out,
 		  const struct exchange_area *from, const struct exchange_piece *in,

@@ -83,16 +83,6 @@ static bool vector_fine(struct vector_side *side, int ranks)
 
 /* ---- messages ---- */
 
-static void vector_check(struct exchange *exchange, int ret)
-{
-	int class = MPI_ERR_OTHER;
-
-	if (ret == MPI_SUCCESS)
-		return;
-	PMPI_Error_class(ret, &class);
-	exchange_fail(exchange, class, "a message of a collective call has failed");
-}
-
 /* Where @part is, if it has no gaps: returns its bytes, or 0 */
 static size_t vector_area(const struct vector_part *part, struct exchange_area *area)
 {
@@ -112,10 +102,10 @@ static size_t vector_area(const struct vector_part *part, struct exchange_area *
 static void vector_own_message(struct exchange *exchange, const struct vector_part *out,
 			       const struct vector_part *in)
 {
-	vector_check(exchange,
-		     PMPI_Sendrecv(out->addr, out->count, out->type, exchange->rank, VECTOR_TAG,
-				   in->addr, in->count, in->type, exchange->rank, VECTOR_TAG,
-				   exchange->comm, MPI_STATUS_IGNORE));
+	exchange_check(exchange,
+		       PMPI_Sendrecv(out->addr, out->count, out->type, exchange->rank,
+				     VECTOR_TAG, in->addr, in->count, in->type, exchange->rank,
+				     VECTOR_TAG, exchange->comm, MPI_STATUS_IGNORE));
 }
 
 /* MPI may have the CPU copy what a rank sends itself. So what is a GPU's there has host memory in its place meanwhile. */
@@ -165,11 +155,11 @@ static void vector_post(struct exchange *exchange, const struct vector_side *out
 
 	requests[0] = requests[1] = MPI_REQUEST_NULL;
 	if (vector_part(in, from, &part))
-		vector_check(exchange, PMPI_Irecv(part.addr, part.count, part.type, from,
-						  VECTOR_TAG, exchange->comm, &requests[0]));
+		exchange_check(exchange, PMPI_Irecv(part.addr, part.count, part.type, from,
+						    VECTOR_TAG, exchange->comm, &requests[0]));
 	if (vector_part(out, to, &part))
-		vector_check(exchange, PMPI_Isend(part.addr, part.count, part.type, to,
-						  VECTOR_TAG, exchange->comm, &requests[1]));
+		exchange_check(exchange, PMPI_Isend(part.addr, part.count, part.type, to,
+						    VECTOR_TAG, exchange->comm, &requests[1]));
 }
 
 static void vector_exchange(struct exchange *exchange, const struct vector_side *out,
@@ -186,8 +176,8 @@ static void vector_exchange(struct exchange *exchange, const struct vector_side 
 		    vector_part(in, exchange->rank, &own_in))
 			vector_own(exchange, &own_out, &own_in);
 		for (int i = 0; ended && i < 2; i++)
-			vector_check(exchange, PMPI_Wait(&requests[ended % VECTOR_WINDOW][i],
-							 MPI_STATUS_IGNORE));
+			exchange_check(exchange, PMPI_Wait(&requests[ended % VECTOR_WINDOW][i],
+							   MPI_STATUS_IGNORE));
 	}
 }
 
