@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Checks and times NCCL's operations between two ranks with a GPU each: contrib/bench-nccl runs it.
+"""Checks and times NCCL's operations between ranks with a GPU each: contrib/bench-nccl runs it.
 
-Prints `LABEL OPERATION SIZE MICROSECONDS`. SIZE: bytes that go to the other rank; of an all_reduce the buffer's.
-MICROSECONDS: of one operation of the slower rank, issued back to back; the median of three rounds. All elements
-are checked before and after. Exits with 1 if one is wrong.
+Prints `LABEL OPERATION SIZE MICROSECONDS`. SIZE: bytes that go to each other rank; of an all_reduce the buffer's.
+A sendrecv goes round a ring, and a send from each even rank to the next one. MICROSECONDS: of one operation of the
+slowest rank, issued back to back; the median of three rounds. All elements are checked before and after. Exits with 1
+if one is wrong.
 """
 import argparse
 import os
@@ -16,7 +17,7 @@ import time
 
 SIZES = [8, 4096, 65536, 1 << 20, 4 << 20, 16 << 20]
 OPERATIONS = ['all_reduce', 'all_gather', 'send', 'sendrecv', 'all_to_all']
-SPAN = 1 << 25  # no message has as many elements, so each element tells who sent it to whom
+SPAN = 1 << 25  # no message has as many elements, so each element tells who sent it to whom, of up to 11 ranks
 MOST = 20       # operations of a round
 
 
@@ -33,19 +34,24 @@ class Operation:
 
     def __init__(self, torch, dist, rank, device, name, size):
         self.torch, self.dist, self.rank, self.name = torch, dist, rank, name
-        self.n = size // 4
-        two_parts = name in ('all_gather', 'all_to_all')
+        self.ranks, self.n = dist.get_world_size(), size // 4
         self.index = torch.arange(self.n, dtype=torch.int32, device=device)
-        self.rx = torch.empty((2 if two_parts else 1) * self.n, dtype=torch.int32, device=device)
-        self.tx = torch.empty((2 if name == 'all_to_all' else 1) * self.n, dtype=torch.int32, device=device)
+        self.rx = self.buffer(device, name in ('all_gather', 'all_to_all'))
+        self.tx = self.buffer(device, name == 'all_to_all')
+
+    def buffer(self, device, for_each_rank):
+        return self.torch.empty((self.ranks if for_each_rank else 1) * self.n, dtype=self.torch.int32, device=device)
+
+    def part(self, tensor, rank):
+        return tensor[rank * self.n:(rank + 1) * self.n]
 
     def value(self, sender, receiver, salt):
-        return self.index + ((2 * sender + receiver + 1) * SPAN + salt)
+        return self.index + ((self.ranks * sender + receiver + 1) * SPAN + salt)
 
     def fill(self, salt):
         if self.name == 'all_to_all':
-            self.tx[:self.n] = self.value(self.rank, 0, salt)
-            self.tx[self.n:] = self.value(self.rank, 1, salt)
+            for receiver in range(self.ranks):
+                self.part(self.tx, receiver).copy_(self.value(self.rank, receiver, salt))
         else:
             self.tx.copy_(self.value(self.rank, 0, salt))
         self.rx.fill_(-1)
@@ -53,35 +59,35 @@ class Operation:
             self.rx.copy_(self.tx)
 
     def call(self):
-        dist, other = self.dist, 1 - self.rank
-        sends = dist.P2POp(dist.isend, self.tx, other)
-        receives = dist.P2POp(dist.irecv, self.rx, other)
+        dist = self.dist
         if self.name == 'all_reduce':
             dist.all_reduce(self.rx)
         elif self.name == 'all_gather':
             dist.all_gather_into_tensor(self.rx, self.tx)
         elif self.name == 'all_to_all':
             dist.all_to_all_single(self.rx, self.tx)
-        elif self.name == 'sendrecv':
-            self.group([sends, receives])
         else:
-            self.group([receives if self.rank else sends])
+            for work in dist.batch_isend_irecv(self.messages()):
+                work.wait()
 
-    def group(self, messages):
-        for work in self.dist.batch_isend_irecv(messages):
-            work.wait()
+    def messages(self):
+        sends = self.dist.P2POp(self.dist.isend, self.tx, (self.rank + 1) % self.ranks)
+        receives = self.dist.P2POp(self.dist.irecv, self.rx, (self.rank - 1) % self.ranks)
+        if self.name == 'sendrecv':
+            return [sends, receives]
+        return [receives if self.rank % 2 else sends]
 
     def expected(self, salt):
         """Pairs of what has come and what had to"""
-        n, rank, other = self.n, self.rank, 1 - self.rank
+        everyone = range(self.ranks)
         if self.name == 'all_reduce':
-            return [(self.rx, self.value(0, 0, salt) + self.value(1, 0, salt))]
+            return [(self.rx, sum(self.value(sender, 0, salt) for sender in everyone))]
         if self.name == 'all_gather':
-            return [(self.rx[s * n:(s + 1) * n], self.value(s, 0, salt)) for s in (0, 1)]
+            return [(self.part(self.rx, sender), self.value(sender, 0, salt)) for sender in everyone]
         if self.name == 'all_to_all':
-            return [(self.rx[s * n:(s + 1) * n], self.value(s, rank, salt)) for s in (0, 1)]
-        if self.name == 'sendrecv' or rank == 1:
-            return [(self.rx, self.value(other, 0, salt))]
+            return [(self.part(self.rx, sender), self.value(sender, self.rank, salt)) for sender in everyone]
+        if self.name == 'sendrecv' or self.rank % 2:
+            return [(self.rx, self.value((self.rank - 1) % self.ranks, 0, salt))]
         return []
 
     def checked(self, salt):
@@ -129,8 +135,8 @@ def run_rank(rank, options, port, told):
         torch.cuda.set_device(rank)
         # copies behind the default stream would keep those of the provider back: docs/limits.md
         torch.cuda.set_stream(torch.cuda.Stream())
-        dist.init_process_group('nccl', init_method=f'tcp://127.0.0.1:{port}', world_size=2, rank=rank,
-                                device_id=device)
+        dist.init_process_group('nccl', init_method=f'tcp://127.0.0.1:{port}', world_size=options.ranks,
+                                rank=rank, device_id=device)
         for size in options.sizes:
             for name in options.operations:
                 operation = Operation(torch, dist, rank, device, name, size)
@@ -142,12 +148,12 @@ def run_rank(rank, options, port, told):
         raise
 
 
-def report(label, one, other):
-    """Prints what both ranks say of an operation. Returns how many elements were wrong."""
-    name, size, _, wrong = one
-    wrong += other[3]
-    slower = statistics.median(map(max, one[2], other[2]))
-    print(f'{label} {name} {size} {slower * 1e6:.1f}', flush=True)
+def report(label, told):
+    """Prints what all ranks say of an operation. Returns how many elements were wrong."""
+    name, size = told[0][:2]
+    wrong = sum(each[3] for each in told)
+    slowest = statistics.median(map(max, *(each[2] for each in told)))
+    print(f'{label} {name} {size} {slowest * 1e6:.1f}', flush=True)
     if wrong:
         print(f'# {label} {name} {size}: {wrong} elements are wrong', flush=True)
     return wrong
@@ -155,8 +161,8 @@ def report(label, one, other):
 
 def collect(label, ranks, told):
     """Prints results as they come. Returns what is wrong, in words, or None."""
-    waiting, ended, wrong = ([], []), 0, 0
-    while ended < 2:
+    waiting, ended, wrong = [[] for _ in ranks], 0, 0
+    while ended < len(ranks):
         try:
             rank, what = told.get(timeout=1)
         except queue.Empty:
@@ -170,7 +176,7 @@ def collect(label, ranks, told):
             continue
         waiting[rank].append(what)
         if all(waiting):
-            wrong += report(label, waiting[0].pop(0), waiting[1].pop(0))
+            wrong += report(label, [results.pop(0) for results in waiting])
     return f'{wrong} wrong elements' if wrong else None
 
 
@@ -179,7 +185,8 @@ def main():
     parser.add_argument('--label', default='nccl', help='first word of each line')
     parser.add_argument('--operations', default=OPERATIONS, type=lambda text: text.split(','))
     parser.add_argument('--sizes', default=SIZES, type=lambda text: [int(size) for size in text.split(',')])
-    parser.add_argument('--cpus', help='processors of the two ranks, such as 0-15,16-31')
+    parser.add_argument('--ranks', default=2, type=int, help='how many: an even number, up to 10')
+    parser.add_argument('--cpus', help='processors of each rank, such as 0-15,16-31')
     parser.add_argument('--round', type=float, default=0.1, help='seconds that a round may take')
     options = parser.parse_args()
 
@@ -189,7 +196,8 @@ def main():
         free.bind(('127.0.0.1', 0))
         port = free.getsockname()[1]
     told = context.Queue()
-    ranks = [context.Process(target=run_rank, args=(rank, options, port, told), daemon=True) for rank in (0, 1)]
+    ranks = [context.Process(target=run_rank, args=(rank, options, port, told), daemon=True)
+             for rank in range(options.ranks)]
     for rank in ranks:
         rank.start()
     failed = collect(options.label, ranks, told)
