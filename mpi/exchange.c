@@ -59,11 +59,8 @@ void exchange_fail(struct exchange *exchange, int error, const char *why)
 	}
 }
 
-/* Begins a copy. Returns the lane that it is on, or NULL: it has ended. */
-static struct lane *exchange_copy_begin(struct exchange *exchange,
-					const struct exchange_area *to, char *dst,
-					const struct exchange_area *from, const char *src,
-					size_t len)
+void exchange_copy(struct exchange *exchange, const struct exchange_area *to, char *dst,
+		   const struct exchange_area *from, const char *src, size_t len)
 {
 	const struct exchange_area *gpu = to->gpu ? to : from;
 	const char *why = NULL;
@@ -71,35 +68,17 @@ static struct lane *exchange_copy_begin(struct exchange *exchange,
 	int ret;
 
 	if (dst == src || len == 0)
-		return NULL;
+		return;
 	if (!gpu->gpu) {
 		memcpy(dst, src, len);
-		return NULL;
+		return;
 	}
 	ret = lane_open(&gpu->mem, &lane, &why);
-	if (ret == MPI_SUCCESS) {
-		ret = lane_copy(lane, dst, (char *) src, len, true, &why);
-		if (ret == MPI_SUCCESS)
-			return lane;
-		ret = lane_close(lane, ret, &why);
-	}
-	exchange_fail(exchange, ret, why);
-	return NULL;
-}
-
-static void exchange_copy_end(struct exchange *exchange, struct lane *lane)
-{
-	const char *why = NULL;
-	const int ret = lane ? lane_close(lane, MPI_SUCCESS, &why) : MPI_SUCCESS;
-
+	if (ret == MPI_SUCCESS)
+		ret = lane_close(lane, lane_copy(lane, dst, (char *) src, len, true, &why),
+				 &why);
 	if (ret != MPI_SUCCESS)
 		exchange_fail(exchange, ret, why);
-}
-
-void exchange_copy(struct exchange *exchange, const struct exchange_area *to, char *dst,
-		   const struct exchange_area *from, const char *src, size_t len)
-{
-	exchange_copy_end(exchange, exchange_copy_begin(exchange, to, dst, from, src, len));
 }
 
 /* ---- messages ---- */
@@ -170,7 +149,7 @@ void exchange_begin(struct exchange_flow *flow)
 		exchange_post(flow);
 	len = exchange_part(flow, &flow->out[exchange->rank], &src);
 	exchange_part(flow, &flow->in[exchange->rank], &dst);
-	flow->own = exchange_copy_begin(exchange, flow->to, dst, flow->from, src, len);
+	exchange_copy(exchange, flow->to, dst, flow->from, src, len);
 }
 
 void exchange_end(struct exchange_flow *flow)
@@ -180,7 +159,6 @@ void exchange_end(struct exchange_flow *flow)
 		if (flow->begun < flow->exchange->ranks - 1)
 			exchange_post(flow);
 	}
-	exchange_copy_end(flow->exchange, flow->own);
 }
 
 void exchange_all(struct exchange *exchange, const struct exchange_piece *out,

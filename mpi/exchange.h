@@ -31,8 +31,6 @@ struct exchange_piece {
 	size_t len;
 };
 
-struct lane;
-
 /* Memory of one kind: of the GPU @mem if @gpu */
 struct exchange_area {
 	char *addr;
@@ -61,7 +59,6 @@ struct exchange {
  * @from, @to:	whose memory its own pieces are in
  * @at:		where messages begin in their pieces
  * @begun, @ended: peers so far, in the order of their distance
- * @own:	what its own piece is copied on, meanwhile
  */
 struct exchange_flow {
 	struct exchange *exchange;
@@ -69,7 +66,6 @@ struct exchange_flow {
 	const struct exchange_area *from, *to;
 	size_t at;
 	int begun, ended;
-	struct lane *own;
 	MPI_Request requests[EXCHANGE_WINDOW][2];
 };
 
