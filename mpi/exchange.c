@@ -10,6 +10,7 @@
 /* What a rank says before a call */
 #define EXCHANGE_GPU 1    /* it has data in a GPU's memory */
 #define EXCHANGE_CANNOT 2 /* it does not take part */
+#define EXCHANGE_SMALL 4  /* it has little memory */
 
 #define EXCHANGE_TAG 0
 
@@ -29,15 +30,17 @@ bool exchange_open(struct exchange *exchange, unsigned int number, MPI_Comm comm
 
 bool exchange_agreed(struct exchange *exchange)
 {
-	int bits =
-		(exchange->bytes ? EXCHANGE_GPU : 0) | (exchange->cannot ? EXCHANGE_CANNOT : 0);
+	int bits = (exchange->bytes ? EXCHANGE_GPU : 0) |
+		   (exchange->cannot ? EXCHANGE_CANNOT : 0) |
+		   (exchange->small ? EXCHANGE_SMALL : 0);
 
 	if (PMPI_Allreduce(MPI_IN_PLACE, &bits, 1, MPI_INT, MPI_BOR, exchange->comm) !=
 		    MPI_SUCCESS ||
-	    bits != EXCHANGE_GPU) {
+	    (bits & ~EXCHANGE_SMALL) != EXCHANGE_GPU) {
 		call_leave();
 		return false;
 	}
+	exchange->small = bits & EXCHANGE_SMALL;
 	if (exchange->bytes)
 		report_count(exchange->call.number, true, REPORT_EXCHANGED, exchange->bytes);
 	return true;
@@ -138,6 +141,21 @@ static void exchange_wait(struct exchange_flow *flow)
 		exchange_check(flow->exchange, PMPI_Wait(&requests[i], MPI_STATUS_IGNORE));
 }
 
+/* Those that have messages one way only need not go in step. */
+static int exchange_window(const struct exchange_flow *flow)
+{
+	const struct exchange *exchange = flow->exchange;
+	size_t out = 0, in = 0;
+
+	for (int i = 0; i < exchange->ranks; i++) {
+		if (i == exchange->rank)
+			continue;
+		out = flow->out[i].len > out ? flow->out[i].len : out;
+		in = flow->in[i].len > in ? flow->in[i].len : in;
+	}
+	return (out < in ? out : in) < EXCHANGE_ALONE ? EXCHANGE_WINDOW : 1;
+}
+
 void exchange_begin(struct exchange_flow *flow)
 {
 	struct exchange *exchange = flow->exchange;
@@ -145,7 +163,8 @@ void exchange_begin(struct exchange_flow *flow)
 	size_t len;
 
 	flow->begun = flow->ended = 0;
-	while (flow->begun < exchange->ranks - 1 && flow->begun < EXCHANGE_WINDOW)
+	flow->window = exchange_window(flow);
+	while (flow->begun < exchange->ranks - 1 && flow->begun < flow->window)
 		exchange_post(flow);
 	len = exchange_part(flow, &flow->out[exchange->rank], &src);
 	exchange_part(flow, &flow->in[exchange->rank], &dst);

@@ -24,6 +24,11 @@
 #define EXCHANGE_MESSAGE (1ul << 30)
 /* Peers that a rank sends to at a time, and receives from */
 #define EXCHANGE_WINDOW 8
+/*
+ * Bytes of a piece from which on there is one peer at a time. So ranks go in step, and each reads from a GPU that no other
+ * reads from: four H200s get 344 GB/s each, and 183 otherwise (docs/results/2026-11-29-h200-four.md).
+ */
+#define EXCHANGE_ALONE (8ul << 20)
 
 /* Of one rank */
 struct exchange_piece {
@@ -43,6 +48,7 @@ struct exchange_area {
  * @call:	which one, and what has gone wrong
  * @bytes:	how many of its data a GPU has
  * @cannot:	this rank wants it to be left to MPI
+ * @small:	a rank has little memory for what comes from others
  * @ends:	MPI has not taken a message: no more are begun
  */
 struct exchange {
@@ -50,7 +56,7 @@ struct exchange {
 	MPI_Comm comm;
 	int rank, ranks;
 	size_t bytes;
-	bool cannot, ends;
+	bool cannot, small, ends;
 };
 
 /**
@@ -59,13 +65,14 @@ struct exchange {
  * @from, @to:	whose memory its own pieces are in
  * @at:		where messages begin in their pieces
  * @begun, @ended: peers so far, in the order of their distance
+ * @window:	how many more have begun than ended, at most
  */
 struct exchange_flow {
 	struct exchange *exchange;
 	const struct exchange_piece *out, *in;
 	const struct exchange_area *from, *to;
 	size_t at;
-	int begun, ended;
+	int begun, ended, window;
 	MPI_Request requests[EXCHANGE_WINDOW][2];
 };
 

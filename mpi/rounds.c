@@ -23,11 +23,37 @@ static bool rounds_computes(const struct exchange_area *area)
 	return area->gpu && area->mem.ops->kernel_load != dev_none_kernel_load;
 }
 
+/* Two rounds share @scratch bytes. */
+static void rounds_divide(struct rounds *rounds, size_t scratch)
+{
+	size_t slot = scratch / 2 / (size_t) rounds->exchange->ranks / ROUNDS_ALIGNED *
+		      ROUNDS_ALIGNED;
+
+	if (slot > rounds->longest)
+		slot = (rounds->longest + ROUNDS_ALIGNED - 1) / ROUNDS_ALIGNED * ROUNDS_ALIGNED;
+	rounds->slot = slot > ROUNDS_ALIGNED ? slot : ROUNDS_ALIGNED;
+	rounds->most = rounds->slot / rounds->size * rounds->size;
+}
+
+static bool rounds_take(struct rounds *rounds)
+{
+	struct exchange_area *scratch = &rounds->scratch;
+	const bool gpu =
+		rounds->in.gpu && (rounds->op == MPI_OP_NULL || rounds_computes(&rounds->in));
+
+	rounds_divide(rounds, SCRATCH_MOST);
+	if (gpu && scratch_gpu(scratch, rounds_scratch(rounds), &rounds->in))
+		return true;
+	rounds->exchange->small = true;
+	rounds_divide(rounds, SCRATCH_SMALL);
+	return (gpu && scratch_gpu(scratch, rounds_scratch(rounds), &rounds->in)) ||
+	       scratch_host(scratch, rounds_scratch(rounds), &rounds->in);
+}
+
 void rounds_prepare(struct rounds *rounds)
 {
 	struct exchange *exchange = rounds->exchange;
 	const size_t ranks = (size_t) exchange->ranks;
-	size_t slot = SCRATCH_MOST / 2 / ranks / ROUNDS_ALIGNED * ROUNDS_ALIGNED;
 
 	/* maybe there was no memory for where segments begin */
 	if (exchange->cannot)
@@ -37,14 +63,8 @@ void rounds_prepare(struct rounds *rounds)
 
 		rounds->longest = len > rounds->longest ? len : rounds->longest;
 	}
-	if (slot > rounds->longest)
-		slot = (rounds->longest + ROUNDS_ALIGNED - 1) / ROUNDS_ALIGNED * ROUNDS_ALIGNED;
-	rounds->slot = slot > ROUNDS_ALIGNED ? slot : ROUNDS_ALIGNED;
-	rounds->most = rounds->slot / rounds->size * rounds->size;
 	rounds->pieces = calloc(6 * ranks, sizeof *rounds->pieces);
-	if (!rounds->pieces ||
-	    !scratch_take(&rounds->scratch, rounds_scratch(rounds), &rounds->in,
-			  rounds->op == MPI_OP_NULL || rounds_computes(&rounds->in)))
+	if (!rounds->pieces || !rounds_take(rounds))
 		exchange->cannot = true;
 }
 
@@ -207,6 +227,9 @@ void rounds_run(struct rounds *rounds)
 {
 	struct exchange_flow flows[2];
 
+	/* all ranks have slots of one length */
+	if (rounds->exchange->small)
+		rounds_divide(rounds, SCRATCH_SMALL);
 	rounds_collect(rounds, flows, 0);
 	for (size_t at = 0; at < rounds->longest; at += rounds->most) {
 		if (at + rounds->most < rounds->longest)

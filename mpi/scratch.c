@@ -8,10 +8,11 @@
 
 #include "lane.h"
 
-/* Memory of a GPU, SCRATCH_MOST bytes. @held: the context that it is in */
+/* Memory of a GPU, @size bytes. @held: the context that it is in */
 struct scratch_block {
 	SLIST_ENTRY(scratch_block) entry;
 	struct dev_mem held;
+	size_t size;
 	struct exchange_area area;
 };
 
@@ -42,7 +43,7 @@ static struct scratch_block *scratch_idle(const struct dev_mem *mem)
 	return block;
 }
 
-static struct scratch_block *scratch_new(const struct dev_mem *mem)
+static struct scratch_block *scratch_new(const struct dev_mem *mem, size_t size)
 {
 	struct scratch_block *block = calloc(1, sizeof *block);
 	void *addr = NULL;
@@ -53,7 +54,7 @@ static struct scratch_block *scratch_new(const struct dev_mem *mem)
 		free(block);
 		return NULL;
 	}
-	if (mem->ops->alloc(&block->held, NULL, SCRATCH_MOST, &addr)) {
+	if (mem->ops->alloc(&block->held, NULL, size, &addr)) {
 		scratch_drop(block);
 		return NULL;
 	}
@@ -62,42 +63,51 @@ static struct scratch_block *scratch_new(const struct dev_mem *mem)
 		scratch_drop(block);
 		return NULL;
 	}
+	block->size = size;
 	block->area.addr = addr;
 	block->area.gpu = true;
 	return block;
 }
 
-static struct scratch_block *scratch_block(const struct dev_mem *mem)
+/* One that is too small gives way to a longer one. */
+static struct scratch_block *scratch_block(const struct dev_mem *mem, size_t len)
 {
 	struct scratch_block *block;
+	size_t size = SCRATCH_SMALL;
 
-	/* the memory has gone with its context */
-	while ((block = scratch_idle(mem)) && mem->ops->gone(block->held.ctx))
+	while (size < len)
+		size *= 2;
+	while ((block = scratch_idle(mem))) {
+		/* or the memory has gone with its context */
+		const bool gone = mem->ops->gone(block->held.ctx);
+
+		if (!gone && block->size >= size)
+			return block;
+		if (!gone)
+			mem->ops->free(&block->held, block->area.addr);
 		scratch_drop(block);
+	}
+	return scratch_new(mem, size);
+}
+
+bool scratch_gpu(struct exchange_area *scratch, size_t len, const struct exchange_area *beside)
+{
+	struct scratch_block *block = scratch_block(&beside->mem, len);
+
 	if (!block)
-		block = scratch_new(mem);
-	if (!block)
-		return NULL;
+		return false;
 	pthread_mutex_lock(&scratch_blocks.lock);
 	SLIST_INSERT_HEAD(&scratch_blocks.taken, block, entry);
 	pthread_mutex_unlock(&scratch_blocks.lock);
-	return block;
+	*scratch = block->area;
+	return true;
 }
 
-bool scratch_take(struct exchange_area *scratch, size_t len, const struct exchange_area *beside,
-		  bool gpu)
+bool scratch_host(struct exchange_area *scratch, size_t len, const struct exchange_area *beside)
 {
-	struct scratch_block *block;
 	const char *why;
 
 	*scratch = (struct exchange_area){0};
-	if (beside->gpu && gpu && len <= SCRATCH_MOST) {
-		block = scratch_block(&beside->mem);
-		if (block) {
-			*scratch = block->area;
-			return true;
-		}
-	}
 	if (!beside->gpu) {
 		scratch->addr = malloc(len);
 		return scratch->addr;

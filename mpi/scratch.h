@@ -8,15 +8,15 @@
 
 #include "exchange.h"
 
-/* Bytes, at most */
-#define SCRATCH_MOST (32ul << 20)
+/* Bytes, at most; and what is asked for where there is no more */
+#define SCRATCH_MOST (256ul << 20)
+#define SCRATCH_SMALL (32ul << 20)
 
-/*
- * @len bytes: of the GPU that has @beside, if @gpu and it has some; else of the host, fit for copies from and to that.
- * False: there are none.
- */
-bool scratch_take(struct exchange_area *scratch, size_t len, const struct exchange_area *beside,
-		  bool gpu);
+/* @len bytes of the GPU that has @beside. False: there are none. */
+bool scratch_gpu(struct exchange_area *scratch, size_t len, const struct exchange_area *beside);
+/* The same of the host, fit for copies from and to @beside */
+bool scratch_host(struct exchange_area *scratch, size_t len,
+		  const struct exchange_area *beside);
 void scratch_give(struct exchange_area *scratch, size_t len);
 
 #endif /* P2P_MPI_SCRATCH_H */
