@@ -133,7 +133,7 @@ slow_alone='^(descriptors|installed|xpu-survivors|farewell|realloc|kill-dead|lan
 slow_alone+='|^(bw|xpu-bench)|^stress-(busy|shuffled|[a-z]*-(auto|gdr)|auto)'
 
 # Memory that is shared within a host, over cores that know of none: shm has all
-ipc_far='^(pingpong|path-ipc|bw|kinds|no-open)$'
+ipc_far='^(pingpong|middling|path-ipc|bw|kinds|no-open)$'
 
 # leave_out [PATTERN]: what the suites from here on leave out, as one before had it; nothing with --all
 left_out=()

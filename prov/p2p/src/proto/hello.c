@@ -396,22 +396,21 @@ struct xfer_peer *hello_query(struct xfer_ep *ep, fi_addr_t addr, struct path_qu
 }
 
 /*
- * Greets a peer on this host and tells it of our board, so that messages may be offered there. A short one may be
- * once it follows up all, a long one once it reads our board. All device messages come here: facts are asked first.
+ * Greets a peer that messages like this one may be offered to, and tells one on this host of our board. A short one may
+ * be once it follows up all, a long one once it reads our board. All device messages come here: facts are asked first.
  */
 static void hello_hope(struct xfer_peer *peer, const struct path_query *query)
 {
+	const bool near = peer->ep->quirks & QUIRK_NEAR;
 	struct path_query hoped = *query;
 	const char *why;
 
-	hoped.follows = true;
+	hoped.follows = hoped.takes = true;
 	if (peer->facts & HELLO_READS || !retry_due(&peer->told) ||
-	    !(peer->ep->quirks & QUIRK_NEAR || peer->host == peer->ep->xfer->ipc.host) ||
 	    !path_wants_across(&hoped, &why))
 		return;
-	if (peer->ep->quirks & QUIRK_NEAR)
-		hello_greet(peer);
-	if (peer->state == XFER_PEER_KNOWN)
+	hello_greet(peer);
+	if (peer->state == XFER_PEER_KNOWN && (near || peer->host == peer->ep->xfer->ipc.host))
 		hello_tell(peer, WIRE_BOARD);
 }
 

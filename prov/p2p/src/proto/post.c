@@ -43,8 +43,9 @@ static struct path_query post_query(struct xfer_ep *ep, const struct p2p_op *op,
 				    ? WIRE_PLAIN_MAX
 				    : conf.eager_size;
 	bool whole = len <= most;
-	/* who sends short messages only needs no other endpoint */
-	bool stalls = ep->quirks & QUIRK_STALLS && !(whole ? ep->side : xfer_ep_side(ep));
+	/* who sends short messages only needs no other endpoint; longer ones may be offered */
+	bool stalls = ep->quirks & QUIRK_STALLS &&
+		      !(whole && len <= cost_lend_min() ? ep->side : xfer_ep_side(ep));
 	bool announced = xfer_announces(ep->xfer), pieces = announced && (whole || !stalls);
 
 	return (struct path_query){
