@@ -184,6 +184,23 @@ static int no_source(struct side *s)
 	return ft_slot_check(&slot, sizes[0], NO_SOURCE, "message");
 }
 
+/* Without a GPU messages go to the core as they are. Is it this one that carries them? */
+static bool carried_by(const struct side *s, const char *core)
+{
+	const char *prov = s->ctx.info->fabric_attr->prov_name;
+	const size_t len = strlen(core);
+
+	return s->kind_count == 1 && !strncmp(prov, core, len) &&
+	       (!prov[len] || !strcmp(prov + len, ";ofi_p2p"));
+}
+
+/* net, and at first tcp that came of it, read nothing of a peer behind a long message that has no receive. */
+static bool stalls(const struct side *s)
+{
+	return FI_VERSION_LT(fi_version(), FI_VERSION(1, 19)) &&
+	       (carried_by(s, "net") || carried_by(s, "tcp"));
+}
+
 /* Has it had to learn its peers? Over net and tcp they are answered by an endpoint of its own. */
 static bool has_learned(const struct side *s)
 {
@@ -480,8 +497,7 @@ static int removed_between(struct ft_proc *proc, bool both)
 
 	FT_TRY(side_open(&s, FI_AV_TABLE));
 	/* without a GPU the message is the core's, and shm does not survive that */
-	if (proc->rank == 2 || !ft_is_p2p(&s.ctx) ||
-	    (s.kind_count == 1 && !strncmp(s.ctx.info->fabric_attr->prov_name, "shm", 3)))
+	if (proc->rank == 2 || !ft_is_p2p(&s.ctx) || carried_by(&s, "shm") || stalls(&s))
 		return side_close(&s);
 	FT_TRY(insert(&s, !proc->rank, true, 0));
 	slot = (struct ft_slot){&s.buf[s.kind_count - 1], base, size + FT_ROOM, base + 64,
