@@ -194,6 +194,12 @@ static bool carried_by(const struct side *s, const char *core)
 	       (!prov[len] || !strcmp(prov + len, ";ofi_p2p"));
 }
 
+/* shm crashes at the answer of a peer that was removed: in 1.17 at any, later unless the peer copies by itself. */
+static bool misses_peers(const struct side *s)
+{
+	return carried_by(s, "shm");
+}
+
 /* net, and at first tcp that came of it, read nothing of a peer behind a long message that has no receive. */
 static bool stalls(const struct side *s)
 {
@@ -383,7 +389,7 @@ static int removed_while_sending(struct ft_proc *proc)
 	struct ft_slot slot;
 
 	FT_TRY(side_open(&s, FI_AV_TABLE));
-	if (proc->rank == 2)
+	if (proc->rank == 2 || misses_peers(&s))
 		return side_close(&s);
 	slot = (struct ft_slot){&s.buf[s.kind_count - 1], 0, size + FT_ROOM, 64, size};
 	ft_op_buf(&op, slot.buf, slot.off, slot.len);
@@ -496,8 +502,7 @@ static int removed_between(struct ft_proc *proc, bool both)
 	struct ft_slot slot;
 
 	FT_TRY(side_open(&s, FI_AV_TABLE));
-	/* without a GPU the message is the core's, and shm does not survive that */
-	if (proc->rank == 2 || !ft_is_p2p(&s.ctx) || carried_by(&s, "shm") || stalls(&s))
+	if (proc->rank == 2 || !ft_is_p2p(&s.ctx) || misses_peers(&s) || stalls(&s))
 		return side_close(&s);
 	FT_TRY(insert(&s, !proc->rank, true, 0));
 	slot = (struct ft_slot){&s.buf[s.kind_count - 1], base, size + FT_ROOM, base + 64,
