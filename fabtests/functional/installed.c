@@ -183,18 +183,15 @@ struct answer {
 	size_t len;
 };
 
-/* shm's addresses have the number of the process */
-static void print_without_pid(FILE *file, const char *text)
+/* shm's addresses end with the number of the process: it goes, and so does its length. */
+static void cut_pid(void *addr, size_t *len)
 {
-	char pid[16];
-	const char *at;
+	static const char prefix[] = "fi_shm://";
 
-	snprintf(pid, sizeof(pid), "%d", (int) getpid());
-	while ((at = strstr(text, pid))) {
-		fprintf(file, "%.*sPID", (int) (at - text), text);
-		text = at + strlen(pid);
-	}
-	fprintf(file, "%s", text);
+	if (!addr || *len < sizeof(prefix) || memcmp(addr, prefix, sizeof(prefix) - 1))
+		return;
+	*len = sizeof(prefix);
+	((char *) addr)[*len - 1] = '\0';
 }
 
 static bool is_ours(const struct fi_info *info)
@@ -235,7 +232,7 @@ static void print_nics(FILE *file, bool named, const struct fi_info *list)
 }
 
 /* A question that only we answer is one that is not answered without us. */
-static void print_answer(FILE *file, int ret, const struct fi_info *list)
+static void print_answer(FILE *file, int ret, struct fi_info *list)
 {
 	bool others = false;
 
@@ -243,7 +240,9 @@ static void print_answer(FILE *file, int ret, const struct fi_info *list)
 		if (is_ours(list))
 			continue;
 		others = true;
-		print_without_pid(file, fi_tostr(list, FI_TYPE_INFO));
+		cut_pid(list->src_addr, &list->src_addrlen);
+		cut_pid(list->dest_addr, &list->dest_addrlen);
+		fprintf(file, "%s", fi_tostr(list, FI_TYPE_INFO));
 	}
 	if (!others)
 		fprintf(file, "%s\n", fi_strerror(ret ? -ret : FI_ENODATA));
