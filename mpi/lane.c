@@ -78,8 +78,6 @@ static struct lane *lane_new(const struct dev_mem *mem)
 		free(lane);
 		return NULL;
 	}
-	/* what the application copies to the GPU from now on is there when its call returns */
-	mem->ops->sync();
 	return lane;
 }
 
