@@ -63,6 +63,8 @@ static MPI_Aint vector_extent(MPI_Datatype type)
 /* Has MPI nothing to say against it? */
 static bool vector_fine(struct vector_side *side, int ranks)
 {
+	if (side->buf == MPI_IN_PLACE)
+		return false;
 	for (int i = 0; i < ranks; i++) {
 		const int count = side->counts      ? side->counts[i]
 				  : side->only == i ? side->count
@@ -217,7 +219,7 @@ bool vector_gatherv(int *ret, const void *sendbuf, int sendcount, MPI_Datatype s
 
 	if (here ? !recvcounts : root < 0 || root >= (int) call_own(comm))
 		return false;
-	if (sendbuf != MPI_IN_PLACE)
+	if (!here || sendbuf != MPI_IN_PLACE)
 		out = (struct vector_side){.buf = (char *) sendbuf,
 					   .type = sendtype,
 					   .only = root,
@@ -239,7 +241,7 @@ bool vector_scatterv(int *ret, const void *sendbuf, const int sendcounts[], cons
 	if (here)
 		out = (struct vector_side){(char *) sendbuf, sendcounts, displs,
 					   .type = sendtype};
-	if (recvbuf != MPI_IN_PLACE)
+	if (!here || recvbuf != MPI_IN_PLACE)
 		in = (struct vector_side){.buf = recvbuf,
 					  .type = recvtype,
 					  .only = root,

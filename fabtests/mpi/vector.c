@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * fi_p2p_mpi_vector: vector collectives, which libp2p-mpi makes messages of, with more ranks than it has messages under way
- * to at a time; of types with gaps at one end only; and of a rank alone, which sends itself none.
+ * to at a time; of types with gaps at one end only; of a rank alone, which sends itself none; and with MPI_IN_PLACE where it
+ * is wrong, of which MPI says so.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -107,6 +108,30 @@ static int from_gaps(struct mpi_run *run, bool sends_gaps)
 	return 0;
 }
 
+/* All ranks call. */
+static int in_place(struct mpi_run *run)
+{
+	const bool first = run->rank == 0;
+	int numbers[RANKS_MOST] = {0}, counts[RANKS_MOST], at[RANKS_MOST], ret[3];
+
+	for (int i = 0; i < run->ranks; i++) {
+		counts[i] = 1;
+		at[i] = i;
+	}
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	ret[0] = MPI_Alltoallv(numbers, counts, at, MPI_INT, MPI_IN_PLACE, counts, at, MPI_INT,
+			       MPI_COMM_WORLD);
+	ret[1] = MPI_Gatherv(first ? numbers : MPI_IN_PLACE, 1, MPI_INT,
+			     first ? MPI_IN_PLACE : numbers, counts, at, MPI_INT, 0,
+			     MPI_COMM_WORLD);
+	ret[2] = MPI_Scatterv(first ? MPI_IN_PLACE : numbers, counts, at, MPI_INT,
+			      first ? numbers : MPI_IN_PLACE, 1, MPI_INT, 0, MPI_COMM_WORLD);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+	for (int i = 0; i < 3; i++)
+		FT_CHECK(ret[i] != MPI_SUCCESS, "call %d: MPI_IN_PLACE is no error", i);
+	return 0;
+}
+
 static int run_all(struct mpi_run *run)
 {
 	FT_CHECK(run->ranks <= RANKS_MOST, "no more than %d ranks", RANKS_MOST);
@@ -114,6 +139,7 @@ static int run_all(struct mpi_run *run)
 		FT_TRY(all_to_all(run, late));
 	FT_TRY(from_gaps(run, true));
 	FT_TRY(from_gaps(run, false));
+	FT_TRY(in_place(run));
 	return alone(run);
 }
 
