@@ -47,9 +47,38 @@ bool call_reports(void)
 	return call_wants() && conf.mpi == CONF_MPI_REPORT;
 }
 
+/* MPI_Init() has been called, and sessions have been begun */
+#define CALL_WORLD 1
+#define CALL_SESSIONS 2
+static int call_begun;
+
+void call_session(void)
+{
+	__atomic_or_fetch(&call_begun, CALL_SESSIONS, __ATOMIC_RELAXED);
+}
+
+void call_end_world(void)
+{
+	__atomic_and_fetch(&call_begun, ~CALL_WORLD, __ATOMIC_RELAXED);
+}
+
+/* Before MPI begins, and when it has ended, MPI says which call is wrong there: so it must be the application's own. */
+static bool call_runs(void)
+{
+	int begun = 0, ended = 0;
+
+	if (__atomic_load_n(&call_begun, __ATOMIC_RELAXED))
+		return true;
+	PMPI_Initialized(&begun);
+	PMPI_Finalized(&ended);
+	if (begun && !ended)
+		__atomic_or_fetch(&call_begun, CALL_WORLD, __ATOMIC_RELAXED);
+	return begun && !ended;
+}
+
 bool call_enter(void)
 {
-	if (call_within)
+	if (call_within || !call_runs())
 		return false;
 	call_within = true;
 	return true;

@@ -137,8 +137,12 @@ int call_split_end(MPI_File file, int ret);
 bool call_wants(void);
 bool call_reports(void);
 
-/* Calls from within MPI are let through from here to call_leave(). False: this is one */
+/* Calls from within MPI are let through from here to call_leave(). False: this is one, or MPI does not run */
 bool call_enter(void);
 void call_leave(void);
+
+/* A session has begun: MPI runs without MPI_Init(). MPI_Finalize() has returned. */
+void call_session(void);
+void call_end_world(void);
 
 #endif /* P2P_MPI_CALL_H */

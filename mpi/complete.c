@@ -323,6 +323,7 @@ CALL_PUBLIC int MPIX_GPU_query_support(int kind, int *supported)
 CALL_WRAPPER(Finalize, (void) )
 {
 	CALL_REAL(Finalize, (void) );
+	int ret;
 
 	if (call_enter()) {
 		later_poll(true);
@@ -331,5 +332,7 @@ CALL_WRAPPER(Finalize, (void) )
 		service_stop();
 		call_leave();
 	}
-	return real();
+	ret = real();
+	call_end_world();
+	return ret;
 }

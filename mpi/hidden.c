@@ -19,7 +19,8 @@ static bool hidden_part;
 
 bool hidden_any(void)
 {
-	return __atomic_load_n(&hidden_count, __ATOMIC_RELAXED) != 0;
+	return hidden_key != MPI_KEYVAL_INVALID &&
+	       __atomic_load_n(&hidden_count, __ATOMIC_RELAXED) != 0;
 }
 
 bool hidden_partly(void)
@@ -146,6 +147,8 @@ void hidden_end(void)
 {
 	if (hidden_of(MPI_COMM_WORLD) != MPI_COMM_NULL)
 		PMPI_Comm_delete_attr(MPI_COMM_WORLD, hidden_key);
+	/* communicators that the application has not freed keep theirs */
+	hidden_key = MPI_KEYVAL_INVALID;
 }
 
 /* ---- the calls that make communicators ---- */
@@ -233,3 +236,15 @@ CALL_WRAPPER(Init_thread, (int *count, char ***arguments, int required, int *pro
 		hidden_begin();
 	return ret;
 }
+
+#if MPI_VERSION >= 4
+CALL_WRAPPER(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session *session))
+{
+	CALL_REAL(Session_init, (MPI_Info, MPI_Errhandler, MPI_Session *) );
+	int ret = real(info, handler, session);
+
+	if (ret == MPI_SUCCESS)
+		call_session();
+	return ret;
+}
+#endif
