@@ -89,6 +89,19 @@ void call_leave(void)
 	call_within = false;
 }
 
+bool call_suspend(void)
+{
+	const bool within = call_within;
+
+	call_within = false;
+	return within;
+}
+
+void call_resume(bool within)
+{
+	call_within = within;
+}
+
 bool call_open(struct call *call, unsigned int number, struct call_reporter reporter)
 {
 	/* what MPI calls within is let through on all ranks, or on none */

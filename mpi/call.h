@@ -140,6 +140,9 @@ bool call_reports(void);
 /* Calls from within MPI are let through from here to call_leave(). False: this is one, or MPI does not run */
 bool call_enter(void);
 void call_leave(void);
+/* What is called between these is the application's. call_suspend() says whether this is within a call, for call_resume() */
+bool call_suspend(void);
+void call_resume(bool within);
 
 /* A session has begun: MPI runs without MPI_Init(). MPI_Finalize() has returned. */
 void call_session(void);
