@@ -326,7 +326,8 @@ installed_files='
 '
 
 # Where there is an MPI
-mpi_files='lib/libp2p-mpi.so lib/libp2p-mpi.so.0 lib/libp2p-mpi.so.0.0.0 share/man/man7/libp2p-mpi.7'
+mpi_files='lib/libp2p-mpi.so lib/libp2p-mpi.so.0 lib/libp2p-mpi.so.0.0.0 share/man/man7/libp2p-mpi.7
+	include/rdma/fi_p2p_mpi.h'
 
 # No more and no less
 only_these_installed() {

@@ -5,6 +5,7 @@
  */
 #include "base/conf.h"
 #include "call.h"
+#include "enqueue.h"
 #include "hidden.h"
 #include "later.h"
 #include "report.h"
@@ -325,6 +326,7 @@ CALL_WRAPPER(Finalize, (void) )
 	CALL_REAL(Finalize, (void) );
 	int ret;
 
+	enqueue_end();
 	if (call_enter()) {
 		later_poll(true);
 		report_print();

@@ -23,6 +23,8 @@
 #include <stdlib.h>
 #include <sys/queue.h>
 
+#include "base/thread.h"
+
 #define KERNEL_THREADS 256
 /* As many blocks as a large GPU runs at once */
 #define KERNEL_BLOCKS 1024
@@ -328,6 +330,13 @@ static struct {
 	SLIST_HEAD(, kernel) kernels;
 } kernel_loaded = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+static __thread bool kernel_loads_none;
+
+void kernel_load_none(void)
+{
+	kernel_loads_none = true;
+}
+
 /* Called with the lock held. */
 static struct kernel *kernel_load(const struct dev_mem *mem, struct kernel_made *made)
 {
@@ -361,7 +370,8 @@ static void *kernel_get(const struct dev_mem *mem, struct kernel_made *made)
 		    kernel->type == made->type)
 			break;
 	}
-	if (!kernel)
+	/* the driver would wait for streams, which may wait for this thread */
+	if (!kernel && !thread_is_ours())
 		kernel = kernel_load(mem, made);
 	pthread_mutex_unlock(&kernel_loaded.lock);
 	return kernel ? kernel->kernel : NULL;

@@ -16,6 +16,9 @@
 /* A kernel that has not begun in this time may be waiting for what comes after the call */
 #define KERNEL_WAIT_NS 200000000ull
 
+/* This thread loads no kernel from now on: the driver waits for all streams meanwhile, and one may wait for the thread. */
+void kernel_load_none(void);
+
 /* Does a kernel begin now? If kernels of the program have all multiprocessors, let the data go through the host. */
 bool kernel_begins(const struct dev_mem *mem);
 

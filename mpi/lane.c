@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 /* Blocks have sizes that are powers of two, from 4 KiB to 512 MiB. What is longer comes from the system each time. */
 #define LANE_SMALLEST 12
@@ -262,7 +263,8 @@ void lane_memory_free(const struct dev_mem *mem, char *memory, size_t len)
 
 		len = 1ul << (size + LANE_SMALLEST);
 		pthread_mutex_lock(&lane_pool.lock);
-		keep = lane_pool.kept + len <= LANE_KEPT;
+		/* unpinning waits for streams, which may wait for a thread of ours */
+		keep = lane_pool.kept + len <= LANE_KEPT || thread_is_ours();
 		if (keep) {
 			SLIST_INSERT_HEAD(&lane_pool.blocks[size], block, entry);
 			lane_pool.kept += len;

@@ -117,10 +117,11 @@ static bool suits(const struct mpi_test *test, struct mpi_run *run)
 			ft_skip("it wants %s, and this is %.20s", test->wants[0], library);
 		return false;
 	}
-	if (!test->device || run->opts.iface != FI_HMEM_SYSTEM)
+	if ((!test->device || run->opts.iface != FI_HMEM_SYSTEM) &&
+	    (!test->cuda || run->opts.iface == FI_HMEM_CUDA))
 		return true;
 	if (!rank)
-		ft_skip("it wants a device's memory");
+		ft_skip("it wants memory of %s", test->cuda ? "CUDA" : "a device");
 	return false;
 }
 

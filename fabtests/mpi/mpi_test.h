@@ -46,12 +46,12 @@ struct mpi_run {
  * @threads:	which of MPI_THREAD_... it asks for; 0: it has one thread
  * @pool:	bytes of each kind of memory that a rank needs at a time
  * @wants:	what the MPI calls itself, one of these; others are skipped. None: any
- * @device:	skipped without a device's memory
+ * @device:	skipped without a device's memory; @cuda: or without that of CUDA
  */
 struct mpi_test {
 	const char *purpose, *wants[2];
 	int ranks, threads;
-	bool device;
+	bool device, cuda;
 	size_t pool;
 	int (*run)(struct mpi_run *run);
 };
