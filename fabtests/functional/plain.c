@@ -358,6 +358,7 @@ static int request(struct ft_proc *proc, const char *core)
 	struct request req;
 	struct ft_ctx ctx;
 	const char *name;
+	int ret;
 
 	FT_TRY(plain_hints(proc, &ctx, core, FI_EP_MSG, FI_MSG));
 	ctx.hints->addr_format = FI_SOCKADDR_IN;
@@ -372,7 +373,11 @@ static int request(struct ft_proc *proc, const char *core)
 	/* sockets names nobody */
 	FT_CHECK(ft_hook_active() || (name && strstr(name, ";ofi_p2p")),
 		 "a request's info names %s, not ofi_p2p", name ? name : "nobody");
+	/* cores keep a request until it is answered, be its listener closed */
+	ret = fi_reject(req.pep, entry.info->handle, NULL, 0);
 	fi_freeinfo(entry.info);
+	if (ret)
+		return ft_fail(ret, "fi_reject", "the request");
 	FT_TRY(request_close(&req));
 	return ft_close(&ctx);
 }
