@@ -89,9 +89,9 @@ static int mirror_ask(const char *addr, size_t len, bool absent, struct dev_mem 
 
 	if (len == 0 || mem_in_heap(addr, len) || mem_in_stack(addr, len))
 		return 0;
-	ret = dev_find(addr, mem);
+	ret = mem_find_device(addr, 1, mem);
 	if (ret < 0) {
-		*why = "the GPU's runtime does not say whose memory it is";
+		*why = "the GPU's runtime does not say whose memory it is: it is asked for none in a stream's host function";
 	} else if (ret == 0 && !absent &&
 		   ((uintptr_t) addr < DEV_PAGE || !mem_readable(addr))) {
 		*why = "the buffer is in no memory, or the GPU's memory that it was in has been freed";

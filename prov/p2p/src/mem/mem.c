@@ -177,7 +177,8 @@ int mem_find_device(const void *addr, size_t len, struct dev_mem *mem)
 	ret = dev_find(addr, mem);
 	if (!ret && (first ^ last) >> MEM_PAGE_SHIFT)
 		ret = dev_find((void *) last, mem);
-	return ret;
+	/* in a stream's host function the driver does not answer: what the CPU can read is the host's */
+	return ret < 0 && mem_readable(addr) ? 0 : ret;
 }
 
 /*
@@ -234,8 +235,6 @@ static int mem_classify_piece(const struct iovec *iov, const struct dev_mem *see
 		return -FI_EFAULT;
 	}
 	ret = mem_find(iov, seen, mem);
-	if (ret <= 0)
-		mem->ops = NULL;
 	if (ret < 0)
 		return ret;
 	if (!ret && used && dev_active() && !mem_readable(iov->iov_base)) {

@@ -28,7 +28,7 @@ bool mem_in_stack(const void *addr, size_t len);
 
 /*
  * Looks for device memory at either end of a buffer. 1: there is, and @mem is filled with its allocation. 0:
- * no. Negative: the runtime does not say (-FI_EIO, logged), so nothing may touch the buffer.
+ * no. Negative: the runtime does not say (-FI_EIO, logged), nor can the CPU read there: nothing may touch the buffer.
  *
  * Callers ask only if dev_active(). An operation on a host buffer pays for this question there, unless its
  * descriptor tells (desc_cache.h).
