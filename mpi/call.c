@@ -129,14 +129,6 @@ void *call_symbol(const char *name)
 static const char call_no_type[] =
 	"this is no datatype, or there is no memory to take it apart";
 
-static void call_fail(struct call *call, int error, const char *why)
-{
-	if (call->error == MPI_SUCCESS) {
-		call->error = error;
-		call->why = why;
-	}
-}
-
 /* Takes @parts, of which @count are complete. */
 static void call_parts(struct call *call, int access, void **buf, struct mirror_part *parts,
 		       size_t count)
@@ -288,30 +280,38 @@ void call_vectors_c(struct call *call, int access, void **buf, size_t peers,
 				       .types = types});
 }
 
-void call_partitions(struct call *call, int access, void **buf, int partitions, MPI_Count count,
-		     MPI_Datatype type)
+void call_blocks(struct call *call, int access, void **buf, size_t blocks, MPI_Count count,
+		 MPI_Datatype type)
 {
-	const int before = call->count;
 	struct mirror_part *parts;
 	struct layout *layout;
 	MPI_Aint len;
 
-	if (!call_has(call, buf) || partitions <= 0 || count <= 0)
+	if (!call_has(call, buf) || blocks == 0 || count <= 0)
 		return;
-	parts = calloc((size_t) partitions, sizeof *parts);
+	parts = calloc(blocks, sizeof *parts);
 	layout = layout_get(type);
 	if (!parts || !layout || __builtin_mul_overflow(layout->extent, count, &len) ||
-	    __builtin_mul_overflow(len, partitions, &(MPI_Aint){0})) {
+	    __builtin_mul_overflow(len, blocks, &(MPI_Aint){0})) {
 		call_fail(call, layout ? MPI_ERR_COUNT : MPI_ERR_TYPE,
 			  layout ? mirror_overflows : call_no_type);
 		layout_put(layout);
 		free(parts);
 		return;
 	}
-	for (int i = 0; i < partitions; i++)
-		parts[i] = (struct mirror_part){i * len, (size_t) count, layout_hold(layout)};
+	for (size_t i = 0; i < blocks; i++)
+		parts[i] = (struct mirror_part){(MPI_Aint) i * len, (size_t) count,
+						layout_hold(layout)};
 	layout_put(layout);
-	call_parts(call, access, buf, parts, (size_t) partitions);
+	call_parts(call, access, buf, parts, blocks);
+}
+
+void call_partitions(struct call *call, int access, void **buf, int partitions, MPI_Count count,
+		     MPI_Datatype type)
+{
+	const int before = call->count;
+
+	call_blocks(call, access, buf, partitions > 0 ? (size_t) partitions : 0, count, type);
 	if (call->count > before && !mirror_divide(call->mirrors[before]))
 		call_fail(call, MPI_ERR_NO_MEM, "no memory for what it is about");
 }
@@ -403,6 +403,25 @@ size_t call_times(size_t ranks, MPI_Count count)
 }
 
 /* ---- errors ---- */
+
+void call_fail(struct call *call, int error, const char *why)
+{
+	if (call->error == MPI_SUCCESS) {
+		call->error = error;
+		call->why = why;
+	}
+}
+
+bool call_check(struct call *call, int ret)
+{
+	int class = MPI_ERR_OTHER;
+
+	if (ret == MPI_SUCCESS)
+		return false;
+	PMPI_Error_class(ret, &class);
+	call_fail(call, class, "a message of a collective call has failed");
+	return true;
+}
 
 /* An error code of the class, with our text; the class itself if MPI has no more codes */
 static int call_code(int error, const char *why)

@@ -89,7 +89,9 @@ void call_vectors(struct call *call, int access, void **buf, size_t peers, const
 		  const int displs[], const MPI_Datatype types[]);
 void call_vectors_long(struct call *call, int access, void **buf, size_t peers,
 		       const int counts[], const MPI_Aint displs[], const MPI_Datatype types[]);
-
+/* @blocks blocks, one behind the other: partitions are those that MPI is told of by themselves. */
+void call_blocks(struct call *call, int access, void **buf, size_t blocks, MPI_Count count,
+		 MPI_Datatype type);
 void call_partitions(struct call *call, int access, void **buf, int partitions, MPI_Count count,
 		     MPI_Datatype type);
 
@@ -118,6 +120,10 @@ size_t call_times(size_t ranks, MPI_Count count);
 int call_error(struct call *call);
 int call_report(const struct call_reporter *reporter, int error, const char *why);
 int call_ready(struct call *call);
+/* Notes what has gone wrong, if nothing has so far: an error class. */
+void call_fail(struct call *call, int error, const char *why);
+/* Has MPI refused a message, or has one failed? Then the call has the error. @ret: what MPI has returned */
+bool call_check(struct call *call, int ret);
 /* With @why: tells that to MPI_COMM_WORLD's error handler, and returns its code. Else returns @ret. */
 int call_told(int ret, const char *why);
 

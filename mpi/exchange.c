@@ -54,15 +54,7 @@ int exchange_close(struct exchange *exchange)
 	return ret;
 }
 
-void exchange_fail(struct exchange *exchange, int error, const char *why)
-{
-	if (exchange->call.error == MPI_SUCCESS) {
-		exchange->call.error = error;
-		exchange->call.why = why;
-	}
-}
-
-void exchange_copy(struct exchange *exchange, const struct exchange_area *to, char *dst,
+void exchange_copy(struct call *call, const struct exchange_area *to, char *dst,
 		   const struct exchange_area *from, const char *src, size_t len)
 {
 	const struct exchange_area *gpu = to->gpu ? to : from;
@@ -81,21 +73,10 @@ void exchange_copy(struct exchange *exchange, const struct exchange_area *to, ch
 		ret = lane_close(lane, lane_copy(lane, dst, (char *) src, len, true, &why),
 				 &why);
 	if (ret != MPI_SUCCESS)
-		exchange_fail(exchange, ret, why);
+		call_fail(call, ret, why);
 }
 
 /* ---- messages ---- */
-
-bool exchange_check(struct exchange *exchange, int ret)
-{
-	int class = MPI_ERR_OTHER;
-
-	if (ret == MPI_SUCCESS)
-		return false;
-	PMPI_Error_class(ret, &class);
-	exchange_fail(exchange, class, "a message of a collective call has failed");
-	return true;
-}
 
 /* As much of @piece as one message takes; *@addr: where that is */
 static size_t exchange_part(const struct exchange_flow *flow,
@@ -122,15 +103,15 @@ static void exchange_post(struct exchange_flow *flow)
 	len = exchange_part(flow, &flow->in[from], &addr);
 	if (len && !exchange->ends)
 		exchange->ends =
-			exchange_check(exchange,
-				       PMPI_Irecv(addr, (int) len, MPI_BYTE, from, EXCHANGE_TAG,
-						  exchange->comm, &requests[0]));
+			call_check(&exchange->call,
+				   PMPI_Irecv(addr, (int) len, MPI_BYTE, from, EXCHANGE_TAG,
+					      exchange->comm, &requests[0]));
 	len = exchange_part(flow, &flow->out[to], &addr);
 	if (len && !exchange->ends)
 		exchange->ends =
-			exchange_check(exchange,
-				       PMPI_Isend(addr, (int) len, MPI_BYTE, to, EXCHANGE_TAG,
-						  exchange->comm, &requests[1]));
+			call_check(&exchange->call,
+				   PMPI_Isend(addr, (int) len, MPI_BYTE, to, EXCHANGE_TAG,
+					      exchange->comm, &requests[1]));
 }
 
 static void exchange_wait(struct exchange_flow *flow)
@@ -138,7 +119,7 @@ static void exchange_wait(struct exchange_flow *flow)
 	MPI_Request *requests = flow->requests[flow->ended++ % EXCHANGE_WINDOW];
 
 	for (int i = 0; i < 2; i++)
-		exchange_check(flow->exchange, PMPI_Wait(&requests[i], MPI_STATUS_IGNORE));
+		call_check(&flow->exchange->call, PMPI_Wait(&requests[i], MPI_STATUS_IGNORE));
 }
 
 /* Those that have messages one way only need not go in step. */
@@ -168,7 +149,7 @@ void exchange_begin(struct exchange_flow *flow)
 		exchange_post(flow);
 	len = exchange_part(flow, &flow->out[exchange->rank], &src);
 	exchange_part(flow, &flow->in[exchange->rank], &dst);
-	exchange_copy(exchange, flow->to, dst, flow->from, src, len);
+	exchange_copy(&exchange->call, flow->to, dst, flow->from, src, len);
 }
 
 void exchange_end(struct exchange_flow *flow)

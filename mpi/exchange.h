@@ -82,15 +82,10 @@ bool exchange_open(struct exchange *exchange, unsigned int number, MPI_Comm comm
 bool exchange_agreed(struct exchange *exchange);
 /* Ends it: what it returns, after the error handler */
 int exchange_close(struct exchange *exchange);
-/* Notes what has gone wrong: an error class */
-void exchange_fail(struct exchange *exchange, int error, const char *why);
 
 /* Copies from either kind of memory to either. */
-void exchange_copy(struct exchange *exchange, const struct exchange_area *to, char *dst,
+void exchange_copy(struct call *call, const struct exchange_area *to, char *dst,
 		   const struct exchange_area *from, const char *src, size_t len);
-
-/* Has MPI refused a message, or has one failed? Then the call has the error. @ret: what MPI has returned */
-bool exchange_check(struct exchange *exchange, int ret);
 
 /* Pieces of any length */
 void exchange_all(struct exchange *exchange, const struct exchange_piece *out,

@@ -127,19 +127,19 @@ static void rounds_add_slot(struct rounds *rounds, size_t round, int i, size_t l
 		int ret = lane_memory(&host.mem, 2 * rounds->slot, &host.addr, &why);
 
 		if (ret != MPI_SUCCESS) {
-			exchange_fail(exchange, ret, why);
+			call_fail(&exchange->call, ret, why);
 			return;
 		}
 		in = host.addr;
 		out = host.addr + rounds->slot;
-		exchange_copy(exchange, &host, in, scratch, from, len);
-		exchange_copy(exchange, &host, out, scratch, to, len);
+		exchange_copy(&exchange->call, &host, in, scratch, from, len);
+		exchange_copy(&exchange->call, &host, out, scratch, to, len);
 	}
 	if (PMPI_Reduce_local(in, out, (int) (len / rounds->size), rounds->type, rounds->op) !=
 	    MPI_SUCCESS)
-		exchange_fail(exchange, MPI_ERR_OTHER, "a reduction has failed");
+		call_fail(&exchange->call, MPI_ERR_OTHER, "a reduction has failed");
 	if (scratch->gpu) {
-		exchange_copy(exchange, scratch, to, &host, out, len);
+		exchange_copy(&exchange->call, scratch, to, &host, out, len);
 		lane_memory_free(&host.mem, host.addr, 2 * rounds->slot);
 	}
 }
@@ -160,7 +160,7 @@ static int rounds_launch(struct rounds *rounds, size_t round, size_t len)
 		i++;
 	ret = lane_close(lane, MPI_SUCCESS, &why);
 	if (ret != MPI_SUCCESS)
-		exchange_fail(rounds->exchange, ret, why);
+		call_fail(&rounds->exchange->call, ret, why);
 	return i;
 }
 
@@ -211,7 +211,7 @@ static void rounds_settle(struct rounds *rounds, size_t at)
 
 	for (int i = 0; i < exchange->ranks; i++) {
 		if (i != exchange->rank)
-			exchange_copy(exchange, &rounds->out,
+			exchange_copy(&exchange->call, &rounds->out,
 				      rounds->out.addr + rounds->starts[i] + at,
 				      &rounds->scratch,
 				      rounds_slot(rounds, at / rounds->most, i),

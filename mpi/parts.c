@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Parts of collective calls as messages. See parts.h. */
+#include "parts.h"
+
+#include <stdlib.h>
+
+#include "exchange.h"
+#include "hidden.h"
+#include "lane.h"
+#include "layout.h"
+
+/**
+ * struct parts_flow - a call that is under way.
+ * @requests:	of its messages; @count: how many there are
+ */
+struct parts_flow {
+	struct call *call;
+	MPI_Comm comm;
+	int rank, count;
+	MPI_Request *requests;
+};
+
+struct parts_part {
+	char *addr;
+	int count;
+	MPI_Datatype type;
+};
+
+/* ---- what is where ---- */
+
+static int parts_peer(const struct parts *parts, int i)
+{
+	return parts->peers ? parts->peers[i] : i;
+}
+
+static int parts_count(const struct parts *parts, int i)
+{
+	return parts->counts ? parts->counts[i] : parts->count;
+}
+
+static MPI_Datatype parts_type(const struct parts *parts, int i)
+{
+	return parts->types ? parts->types[i] : parts->type;
+}
+
+/* Where the @i-th part begins, from the buffer on */
+static MPI_Aint parts_at(const struct parts *parts, int i)
+{
+	MPI_Aint low, extent = 0;
+
+	if (parts->types)
+		return parts->far ? parts->far[i] : parts->displs[i];
+	if (parts->same)
+		return 0;
+	PMPI_Type_get_extent(parts->type, &low, &extent);
+	return extent * (parts->displs ? parts->displs[i] : (MPI_Aint) i * parts->count);
+}
+
+/* The @i-th part. False: it is nobody's, or there is nothing in it */
+static bool parts_part(const struct parts *parts, int i, struct parts_part *part)
+{
+	int size = 0;
+
+	/* types that nothing is of may be no types */
+	if (parts_peer(parts, i) == MPI_PROC_NULL || parts_count(parts, i) == 0)
+		return false;
+	*part = (struct parts_part){parts->buf + parts_at(parts, i), parts_count(parts, i),
+				    parts_type(parts, i)};
+	return PMPI_Type_size(part->type, &size) == MPI_SUCCESS && size > 0;
+}
+
+/* Has MPI nothing to say against them? */
+static bool parts_fine(const struct parts *parts)
+{
+	if (parts->number && parts->buf == MPI_IN_PLACE)
+		return false;
+	for (int i = 0; i < parts->number; i++) {
+		const int count = parts_count(parts, i);
+
+		if (count < 0 || (count && (parts_type(parts, i) == MPI_DATATYPE_NULL ||
+					    (parts->counts && !parts->displs && !parts->far))))
+			return false;
+	}
+	return true;
+}
+
+/* Where @part is, if it has no gaps: returns its bytes, or 0 */
+static size_t parts_area(const struct parts_part *part, struct exchange_area *area)
+{
+	struct layout *layout = layout_get(part->type);
+	size_t len = 0;
+
+	if (layout && layout->count && layout_dense(layout)) {
+		len = (size_t) part->count * layout->size;
+		area->addr = part->addr + layout->runs[0].at;
+		area->gpu = dev_active() && dev_find(area->addr, &area->mem) > 0;
+	}
+	layout_put(layout);
+	return len;
+}
+
+/* ---- what a rank has for itself ---- */
+
+/* Of a type with gaps, to one without, or the other way round */
+static void parts_own_message(struct parts_flow *flow, const struct parts_part *out,
+			      const struct parts_part *in)
+{
+	call_check(flow->call, PMPI_Sendrecv(out->addr, out->count, out->type, flow->rank, 0,
+					     in->addr, in->count, in->type, flow->rank, 0,
+					     flow->comm, MPI_STATUS_IGNORE));
+}
+
+/* MPI may have the CPU copy what a rank sends itself. So what is a GPU's there has host memory in its place meanwhile. */
+static void parts_own_part(struct parts_flow *flow, const struct parts_part *out,
+			   const struct parts_part *in)
+{
+	struct exchange_area from = {0}, to = {0}, host = {0};
+	const size_t len = parts_area(out, &from), room = parts_area(in, &to),
+		     bytes = from.gpu ? len : room;
+	struct parts_part sent = *out, got = *in;
+	const struct dev_mem *mem = from.gpu ? &from.mem : &to.mem;
+	const char *why;
+	int ret;
+
+	if (len && len == room) {
+		exchange_copy(flow->call, &to, to.addr, &from, from.addr, len);
+		return;
+	}
+	if (!from.gpu && !to.gpu) {
+		parts_own_message(flow, out, in);
+		return;
+	}
+	ret = lane_memory(mem, bytes, &host.addr, &why);
+	if (ret != MPI_SUCCESS) {
+		call_fail(flow->call, ret, why);
+		return;
+	}
+	if (from.gpu) {
+		exchange_copy(flow->call, &host, host.addr, &from, from.addr, len);
+		sent.addr = host.addr - (from.addr - out->addr);
+	} else {
+		got.addr = host.addr - (to.addr - in->addr);
+	}
+	parts_own_message(flow, &sent, &got);
+	if (!from.gpu)
+		exchange_copy(flow->call, &to, to.addr, &host, host.addr, room);
+	lane_memory_free(mem, host.addr, bytes);
+}
+
+/* It gets its parts in the order in which it gives them. */
+static void parts_own(struct parts_flow *flow, const struct parts *out, const struct parts *in)
+{
+	struct parts_part sent, got;
+
+	for (int i = 0, k = -1; i < in->number; i++) {
+		if (parts_peer(in, i) != flow->rank)
+			continue;
+		if (in->turned)
+			k = i ^ 1;
+		else
+			for (k++; k < out->number && parts_peer(out, k) != flow->rank;)
+				k++;
+		if (k < out->number && parts_part(out, k, &sent) && parts_part(in, i, &got))
+			parts_own_part(flow, &sent, &got);
+	}
+}
+
+/* ---- messages ---- */
+
+static void parts_post(struct parts_flow *flow, const struct parts *parts, int i, bool sends)
+{
+	const int peer = parts_peer(parts, i), tag = !parts->turned ? 0 : sends ? i : i ^ 1;
+	MPI_Request *request = &flow->requests[flow->count];
+	struct parts_part part;
+
+	if (peer == flow->rank || !parts_part(parts, i, &part))
+		return;
+	flow->count +=
+		!call_check(flow->call, sends ? PMPI_Isend(part.addr, part.count, part.type,
+							   peer, tag, flow->comm, request)
+					      : PMPI_Irecv(part.addr, part.count, part.type,
+							   peer, tag, flow->comm, request));
+}
+
+/* If there is a part for each rank, what is sent goes to the one that is as far ahead as the one that is received from is behind. */
+static void parts_post_all(struct parts_flow *flow, const struct parts *parts, bool sends)
+{
+	const int number = parts->number;
+
+	for (int i = 0; i < number; i++)
+		parts_post(flow, parts,
+			   parts->peers ? i : (flow->rank + (sends ? i : number - i)) % number,
+			   sends);
+}
+
+/* ---- calls ---- */
+
+bool parts_can(MPI_Comm comm, const void *sendbuf)
+{
+	const MPI_Comm hidden = hidden_any() && comm != MPI_COMM_NULL && sendbuf != MPI_IN_PLACE
+					? hidden_of(comm)
+					: MPI_COMM_NULL;
+
+	/* a rank alone has the program's own one: its messages would meet the program's receives */
+	return hidden != MPI_COMM_NULL && hidden != MPI_COMM_SELF;
+}
+
+bool parts_run(struct call *call, int *ret, MPI_Comm comm, const struct parts *out,
+	       const struct parts *in)
+{
+	struct parts_flow flow = {.call = call, .comm = hidden_of(comm)};
+
+	if (!parts_fine(out) || !parts_fine(in))
+		return false;
+	PMPI_Comm_rank(flow.comm, &flow.rank);
+	flow.requests = calloc((size_t) (out->number + in->number) + 1, sizeof *flow.requests);
+	if (flow.requests) {
+		parts_post_all(&flow, in, false);
+		parts_post_all(&flow, out, true);
+		parts_own(&flow, out, in);
+	} else {
+		call_fail(call, MPI_ERR_NO_MEM,
+			  "no memory for the messages of a collective call");
+	}
+	for (int i = 0; i < flow.count; i++)
+		call_check(call, PMPI_Wait(&flow.requests[i], MPI_STATUS_IGNORE));
+	free(flow.requests);
+	*ret = call_error(call);
+	return true;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Collective calls in which each rank knows its own parts only, as messages between the ranks: each sends its parts from
+ * where they lie, in host memory or a GPU's. Ranks need not ask each other, as messages do not tell the one from the other.
+ * So all such calls of several ranks, on communicators that have a hidden one (hidden.h), go this way.
+ *
+ * All messages are posted at once, in an order that both ends know. So those of one rank for another arrive where they belong.
+ */
+#ifndef P2P_MPI_PARTS_H
+#define P2P_MPI_PARTS_H
+
+#include <mpi.h>
+#include <stdbool.h>
+
+#include "call.h"
+
+/**
+ * struct parts - what a rank gives, or gets.
+ * @number:	how many there are
+ * @peers:	the rank that each is for, or of; NULL: the i-th is for rank i
+ * @turned:	the parts of a pair are each other's way back: what one end sends as the first of them, the other gets as the second
+ * @count, @type: elements of each
+ * @counts, @types: the same where parts differ
+ * @displs, @far: where they are, in extents of the type, or bytes if there are @types; neither: one behind the other
+ * @same:	all parts are the first one
+ */
+struct parts {
+	char *buf;
+	int number;
+	const int *peers;
+	bool turned, same;
+	int count;
+	MPI_Datatype type;
+	const int *counts, *displs;
+	const MPI_Aint *far;
+	const MPI_Datatype *types;
+};
+
+/* Do the calls of @comm go this way? All ranks get the same answer. @sendbuf: if all have MPI_IN_PLACE there, or none; else NULL */
+bool parts_can(MPI_Comm comm, const void *sendbuf);
+
+/* Carries a call out. True: *@ret is what it returns. False: MPI says better what is wrong. */
+bool parts_run(struct call *call, int *ret, MPI_Comm comm, const struct parts *out,
+	       const struct parts *in);
+
+#endif /* P2P_MPI_PARTS_H */
