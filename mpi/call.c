@@ -526,10 +526,11 @@ int call_keep(struct call *call, int ret, const MPI_Request *request)
 {
 	int done = 0;
 
-	if (ret != MPI_SUCCESS || call->count == 0)
+	if (ret != MPI_SUCCESS || (call->count == 0 && !call->flow))
 		return call_end(call, ret);
 	/* MPI may give the same handle to all that are done at once */
-	if (PMPI_Request_get_status(*request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done)
+	if (!call->flow &&
+	    PMPI_Request_get_status(*request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done)
 		return call_close(call, ret);
 	if (!later_request(call, *request, false))
 		ret = call_forgotten(call);

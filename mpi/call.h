@@ -46,6 +46,8 @@
 /* Buffers of a call, at most */
 #define CALL_BUFFERS 3
 
+struct parts_flow;
+
 /**
  * struct call - a call that is open.
  * @number:	which one it is, of report_names
@@ -53,6 +55,7 @@
  * @gpu:	it had a buffer of a GPU's
  * @error:	the first thing that went wrong: MPI_SUCCESS, or an error class
  * @why:	what that was
+ * @flow:	its messages, if it has a request for them (parts.h); else NULL
  * @in_place:	one of its buffers was MPI_IN_PLACE
  * @reporter:	what has the error handler
  */
@@ -63,6 +66,7 @@ struct call {
 	int count;
 	int error;
 	const char *why;
+	struct parts_flow *flow;
 	bool in_place;
 	struct call_reporter {
 		MPI_Comm comm;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The calls that begin requests again and end them, that synchronise windows, and that detach a buffer. MPI ends requests;
- * then what they have brought is copied to the GPU (later.h). As long as nothing waits for that they cost one load.
+ * The calls that begin requests again and end them, that synchronise windows, and that detach a buffer. MPI ends requests, but
+ * those of messages together (parts.h) end here. Then what they have brought is copied to the GPU (later.h). As long as nothing
+ * waits for that they cost one load.
  */
 #include "base/conf.h"
 #include "call.h"
@@ -35,8 +36,36 @@ static int complete_end(int ret, const char *why)
 
 /* ---- calls that end requests ---- */
 
-/* One that may end some of @count requests: argument by argument, so that each has the prototype of mpi.h */
-#define COMPLETE(name, declared, types, count, requests, ...)                                  \
+/* MPI does not see messages end that are of one request together: so these look, again and again. */
+static int complete_any(const struct later_list *taken, int count, MPI_Request requests[],
+			int *index, MPI_Status *status)
+{
+	int ret, done = 0;
+
+	do {
+		later_messages(taken, false);
+		ret = PMPI_Testany(count, requests, index, &done, status);
+	} while (ret == MPI_SUCCESS && !done);
+	return ret;
+}
+
+static int complete_some(const struct later_list *taken, int count, MPI_Request requests[],
+			 int *ended, int indices[], MPI_Status statuses[])
+{
+	int ret;
+
+	do {
+		later_messages(taken, false);
+		ret = PMPI_Testsome(count, requests, ended, indices, statuses);
+	} while (ret == MPI_SUCCESS && *ended == 0);
+	return ret;
+}
+
+/*
+ * One that may end some of @count requests: argument by argument, so that each has the prototype of mpi.h. @wait: all of them;
+ * @does: what is done while some of their messages go on
+ */
+#define COMPLETE(name, declared, types, count, requests, wait, does, ...)                      \
 	CALL_WRAPPER(name, declared)                                                           \
 	{                                                                                      \
 		CALL_REAL(name, types);                                                        \
@@ -47,35 +76,39 @@ static int complete_end(int ret, const char *why)
 		if (!complete_begin())                                                         \
 			return real(__VA_ARGS__);                                              \
 		later_take(&taken, count, requests);                                           \
-		ret = real(__VA_ARGS__);                                                       \
+		ret = later_messages(&taken, wait) ? real(__VA_ARGS__)                         \
+						   : does(&taken, __VA_ARGS__);                \
 		ret = later_give_back(&taken, requests, ret, &why);                            \
 		return complete_end(later_parts_ended(count, requests, ret, &why), why);       \
 	}
+/* As it is */
+#define REAL(taken, ...) real(__VA_ARGS__)
 
 COMPLETE(Wait, (MPI_Request * request, MPI_Status *status), (MPI_Request *, MPI_Status *), 1,
-	 request, request, status)
+	 request, true, REAL, request, status)
 COMPLETE(Test, (MPI_Request * request, int *flag, MPI_Status *status),
-	 (MPI_Request *, int *, MPI_Status *), 1, request, request, flag, status)
+	 (MPI_Request *, int *, MPI_Status *), 1, request, false, REAL, request, flag, status)
 COMPLETE(Waitany, (int count, MPI_Request requests[], int *index, MPI_Status *status),
-	 (int, MPI_Request[], int *, MPI_Status *), count, requests, count, requests, index,
-	 status)
+	 (int, MPI_Request[], int *, MPI_Status *), count, requests, false, complete_any, count,
+	 requests, index, status)
 COMPLETE(Testany,
 	 (int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status),
-	 (int, MPI_Request[], int *, int *, MPI_Status *), count, requests, count, requests,
-	 index, flag, status)
+	 (int, MPI_Request[], int *, int *, MPI_Status *), count, requests, false, REAL, count,
+	 requests, index, flag, status)
 COMPLETE(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]),
-	 (int, MPI_Request[], MPI_Status[]), count, requests, count, requests, statuses)
-COMPLETE(Testall, (int count, MPI_Request requests[], int *flag, MPI_Status statuses[]),
-	 (int, MPI_Request[], int *, MPI_Status[]), count, requests, count, requests, flag,
+	 (int, MPI_Request[], MPI_Status[]), count, requests, true, REAL, count, requests,
 	 statuses)
+COMPLETE(Testall, (int count, MPI_Request requests[], int *flag, MPI_Status statuses[]),
+	 (int, MPI_Request[], int *, MPI_Status[]), count, requests, false, REAL, count,
+	 requests, flag, statuses)
 COMPLETE(Waitsome,
 	 (int count, MPI_Request requests[], int *ended, int indices[], MPI_Status statuses[]),
-	 (int, MPI_Request[], int *, int[], MPI_Status[]), count, requests, count, requests,
-	 ended, indices, statuses)
+	 (int, MPI_Request[], int *, int[], MPI_Status[]), count, requests, false,
+	 complete_some, count, requests, ended, indices, statuses)
 COMPLETE(Testsome,
 	 (int count, MPI_Request requests[], int *ended, int indices[], MPI_Status statuses[]),
-	 (int, MPI_Request[], int *, int[], MPI_Status[]), count, requests, count, requests,
-	 ended, indices, statuses)
+	 (int, MPI_Request[], int *, int[], MPI_Status[]), count, requests, false, REAL, count,
+	 requests, ended, indices, statuses)
 
 CALL_WRAPPER(Request_get_status, (MPI_Request request, int *flag, MPI_Status *status))
 {
@@ -85,6 +118,7 @@ CALL_WRAPPER(Request_get_status, (MPI_Request request, int *flag, MPI_Status *st
 
 	if (!complete_begin())
 		return real(request, flag, status);
+	later_look(1, &request);
 	ret = real(request, flag, status);
 	if (ret == MPI_SUCCESS && *flag)
 		ret = later_seen(request, &why);
@@ -92,16 +126,17 @@ CALL_WRAPPER(Request_get_status, (MPI_Request request, int *flag, MPI_Status *st
 }
 
 #if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
-/* What such a call does: @count requests have ended, the i-th of which is @request */
-#define SEEN(name, types, count, request, ...)                                                 \
+/* What such a call does: @number requests have ended, the i-th of which is @request */
+#define SEEN(name, types, number, request, ...)                                                \
 	CALL_REAL(name, types);                                                                \
 	const char *why = NULL;                                                                \
 	int ret;                                                                               \
                                                                                                \
 	if (!complete_begin())                                                                 \
 		return real(__VA_ARGS__);                                                      \
+	later_look(count, requests);                                                           \
 	ret = real(__VA_ARGS__);                                                               \
-	for (int i = 0, all = ret == MPI_SUCCESS ? (count) : 0; i < all && !ret; i++)          \
+	for (int i = 0, all = ret == MPI_SUCCESS ? (number) : 0; i < all && !ret; i++)         \
 		ret = later_seen(request, &why);                                               \
 	return complete_end(ret, why)
 

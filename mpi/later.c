@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "parts.h"
+
 #define LATER_BUCKETS 256
 
 enum later_kind { LATER_REQUEST, LATER_WINDOW, LATER_FILE, LATER_ATTACHED };
@@ -18,6 +20,7 @@ enum later_kind { LATER_REQUEST, LATER_WINDOW, LATER_FILE, LATER_ATTACHED };
  * @target:	of a window
  * @active:	MPI has begun, and the application has not seen the end
  * @given_up:	the application has freed the request
+ * @flow:	messages that the request is for, until their end has been seen; else NULL
  * @index:	of the request among those of a call that has taken this
  */
 struct later {
@@ -29,6 +32,7 @@ struct later {
 	bool persistent, active, given_up;
 	struct mirror *mirrors[CALL_BUFFERS];
 	int count;
+	struct parts_flow *flow;
 };
 
 static struct {
@@ -71,6 +75,7 @@ static bool later_add(struct call *call, enum later_kind kind, uint64_t handle,
 	later->handle = handle;
 	later->count = call->count;
 	memcpy(later->mirrors, call->mirrors, sizeof later->mirrors);
+	later->flow = call->flow;
 	call->count = 0;
 	pthread_mutex_lock(&later_table.lock);
 	later->number = ++later_table.number;
@@ -142,6 +147,16 @@ static int later_drain(struct later *later, int ret, const char **why)
 {
 	for (int i = 0; later->active && i < later->count && ret == MPI_SUCCESS; i++)
 		ret = mirror_drain(later->mirrors[i], why);
+	if (later->flow) {
+		const char *told;
+		const int error = parts_close(later->flow, &told);
+
+		later->flow = NULL;
+		if (error != MPI_SUCCESS) {
+			ret = error;
+			*why = told;
+		}
+	}
 	later->active = false;
 	return ret;
 }
@@ -170,6 +185,26 @@ void later_take(struct later_list *taken, int count, const MPI_Request requests[
 		later->index = i;
 	}
 	pthread_mutex_unlock(&later_table.lock);
+}
+
+bool later_messages(const struct later_list *taken, bool wait)
+{
+	bool all = true;
+	struct later *later;
+
+	LIST_FOREACH(later, taken, entry)
+		all &= !later->flow || parts_ended(later->flow, wait);
+	return all;
+}
+
+void later_look(int count, const MPI_Request requests[])
+{
+	for (int i = 0; requests && i < count; i++) {
+		struct later *later = later_find(requests[i]);
+
+		if (later && later->flow)
+			parts_ended(later->flow, false);
+	}
 }
 
 /* @now: what MPI has made of the handle. It clears those of requests that have ended, but for persistent ones. */
@@ -346,7 +381,7 @@ static struct later *later_given_up(bool wait)
 
 			if (!later->given_up)
 				continue;
-			if (wait)
+			if (wait || (later->flow && parts_ended(later->flow, false)))
 				break;
 			if (PMPI_Request_get_status(later->request, &done, MPI_STATUS_IGNORE) !=
 				    MPI_SUCCESS ||
@@ -370,7 +405,11 @@ void later_poll(bool wait)
 		return;
 	while ((later = later_given_up(wait))) {
 		const char *why;
-		int ret = PMPI_Wait(&later->request, MPI_STATUS_IGNORE);
+		int ret;
+
+		if (later->flow)
+			parts_ended(later->flow, true);
+		ret = PMPI_Wait(&later->request, MPI_STATUS_IGNORE);
 
 		later_drain(later, ret, &why);
 		if (later->persistent)

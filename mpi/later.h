@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Calls that MPI goes on with when they have returned: their mirrors wait here for what ends them. That is a request, the
- * synchronisation of a window, or the end of a file's split collective. To the application, requests with and without
- * mirrors are the same, and may be mixed.
+ * Calls that MPI goes on with when they have returned: their mirrors wait here for what ends them. That is a request, of MPI's
+ * or of messages together (parts.h), the synchronisation of a window, or the end of a file's split collective. To the
+ * application, requests with and without mirrors are the same, and may be mixed.
  */
 #ifndef P2P_MPI_LATER_H
 #define P2P_MPI_LATER_H
@@ -20,7 +20,7 @@
 
 LIST_HEAD(later_list, later);
 
-/* These take the mirrors of a call, or return false: there is no memory. */
+/* These take the mirrors of a call, and its flow, or return false: there is no memory. */
 bool later_request(struct call *call, MPI_Request request, bool persistent);
 bool later_window(struct call *call, MPI_Win win, int target);
 bool later_file(struct call *call, MPI_File file);
@@ -35,6 +35,10 @@ bool later_any(void);
  * thread may get the same handle.
  */
 void later_take(struct later_list *taken, int count, const MPI_Request requests[]);
+/* Have all messages ended that were made of what is taken? @wait: until they have */
+bool later_messages(const struct later_list *taken, bool wait);
+/* Looks whether messages have ended that @requests were made of. */
+void later_look(int count, const MPI_Request requests[]);
 /*
  * MPI has returned @ret. What has ended is copied to the GPU, with or without an error; what goes on, and what is
  * persistent, is given back. Returns @ret, or an error of the copies, with @why.

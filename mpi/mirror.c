@@ -260,6 +260,10 @@ static int mirror_run(struct mirror_copy *copy, MPI_Aint at, size_t len)
 	const MPI_Aint way = at - copy->at - (MPI_Aint) (copy->rows - 1) * copy->pitch;
 	int ret = MPI_SUCCESS;
 
+	if (copy->rows == 1 && way == (MPI_Aint) copy->len) {
+		copy->len += len;
+		return ret;
+	}
 	if (copy->rows && copy->len == len &&
 	    (copy->rows == 1 ? way >= (MPI_Aint) len && way <= DEV_PITCH
 			     : way == copy->pitch)) {

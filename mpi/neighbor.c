@@ -30,7 +30,7 @@ static bool neighbor_graph(MPI_Comm comm, int in, int from[], int out, int to[])
 
 /* Carries a call out, as soon as the parts have peers. */
 static bool neighbor_run(struct call *call, int *ret, MPI_Comm comm, struct parts *out,
-			 struct parts *in)
+			 struct parts *in, MPI_Request *request)
 {
 	int kind = MPI_UNDEFINED, *peers;
 	bool ran;
@@ -51,14 +51,14 @@ static bool neighbor_run(struct call *call, int *ret, MPI_Comm comm, struct part
 	       : kind == MPI_DIST_GRAPH ? neighbor_graph(comm, in->number, peers, out->number,
 							 peers + in->number)
 					: false) &&
-	      parts_run(call, ret, comm, out, in);
+	      parts_run(call, ret, comm, out, in, request);
 	free(peers);
 	return ran;
 }
 
 bool neighbor_allgather(struct call *call, int *ret, const void *sendbuf, int sendcount,
 			MPI_Datatype sendtype, void *recvbuf, int recvcount,
-			MPI_Datatype recvtype, MPI_Comm comm)
+			MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	struct parts out = {.buf = (char *) sendbuf,
 			    .same = true,
@@ -66,12 +66,13 @@ bool neighbor_allgather(struct call *call, int *ret, const void *sendbuf, int se
 			    .type = sendtype},
 		     in = {.buf = recvbuf, .count = recvcount, .type = recvtype};
 
-	return neighbor_run(call, ret, comm, &out, &in);
+	return neighbor_run(call, ret, comm, &out, &in, request);
 }
 
 bool neighbor_allgatherv(struct call *call, int *ret, const void *sendbuf, int sendcount,
 			 MPI_Datatype sendtype, void *recvbuf, const int recvcounts[],
-			 const int displs[], MPI_Datatype recvtype, MPI_Comm comm)
+			 const int displs[], MPI_Datatype recvtype, MPI_Comm comm,
+			 MPI_Request *request)
 {
 	struct parts out = {.buf = (char *) sendbuf,
 			    .same = true,
@@ -82,23 +83,23 @@ bool neighbor_allgatherv(struct call *call, int *ret, const void *sendbuf, int s
 			   .displs = displs,
 			   .type = recvtype};
 
-	return recvcounts && neighbor_run(call, ret, comm, &out, &in);
+	return recvcounts && neighbor_run(call, ret, comm, &out, &in, request);
 }
 
 bool neighbor_alltoall(struct call *call, int *ret, const void *sendbuf, int sendcount,
 		       MPI_Datatype sendtype, void *recvbuf, int recvcount,
-		       MPI_Datatype recvtype, MPI_Comm comm)
+		       MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	struct parts out = {.buf = (char *) sendbuf, .count = sendcount, .type = sendtype},
 		     in = {.buf = recvbuf, .count = recvcount, .type = recvtype};
 
-	return neighbor_run(call, ret, comm, &out, &in);
+	return neighbor_run(call, ret, comm, &out, &in, request);
 }
 
 bool neighbor_alltoallv(struct call *call, int *ret, const void *sendbuf,
 			const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
 			void *recvbuf, const int recvcounts[], const int rdispls[],
-			MPI_Datatype recvtype, MPI_Comm comm)
+			MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request)
 {
 	struct parts out = {.buf = (char *) sendbuf,
 			    .counts = sendcounts,
@@ -109,13 +110,14 @@ bool neighbor_alltoallv(struct call *call, int *ret, const void *sendbuf,
 			   .displs = rdispls,
 			   .type = recvtype};
 
-	return sendcounts && recvcounts && neighbor_run(call, ret, comm, &out, &in);
+	return sendcounts && recvcounts && neighbor_run(call, ret, comm, &out, &in, request);
 }
 
 bool neighbor_alltoallw(struct call *call, int *ret, const void *sendbuf,
 			const int sendcounts[], const MPI_Aint sdispls[],
 			const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[],
-			const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm)
+			const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm,
+			MPI_Request *request)
 {
 	struct parts out = {.buf = (char *) sendbuf,
 			    .counts = sendcounts,
@@ -127,5 +129,5 @@ bool neighbor_alltoallw(struct call *call, int *ret, const void *sendbuf,
 			   .types = recvtypes};
 
 	return sendcounts && recvcounts && sendtypes && recvtypes &&
-	       neighbor_run(call, ret, comm, &out, &in);
+	       neighbor_run(call, ret, comm, &out, &in, request);
 }

@@ -11,13 +11,16 @@
 
 /**
  * struct parts_flow - a call that is under way.
- * @requests:	of its messages; @count: how many there are
+ * @call:	has the error
+ * @comm:	the hidden one
+ * @request:	the program's; MPI_REQUEST_NULL: the call blocks
+ * @count:	messages; @ended: the first ones of them
  */
 struct parts_flow {
-	struct call *call;
+	struct call call;
 	MPI_Comm comm;
-	int rank, count;
-	MPI_Request *requests;
+	int rank, count, ended;
+	MPI_Request request, messages[];
 };
 
 struct parts_part {
@@ -105,9 +108,9 @@ static size_t parts_area(const struct parts_part *part, struct exchange_area *ar
 static void parts_own_message(struct parts_flow *flow, const struct parts_part *out,
 			      const struct parts_part *in)
 {
-	call_check(flow->call, PMPI_Sendrecv(out->addr, out->count, out->type, flow->rank, 0,
-					     in->addr, in->count, in->type, flow->rank, 0,
-					     flow->comm, MPI_STATUS_IGNORE));
+	call_check(&flow->call, PMPI_Sendrecv(out->addr, out->count, out->type, flow->rank, 0,
+					      in->addr, in->count, in->type, flow->rank, 0,
+					      flow->comm, MPI_STATUS_IGNORE));
 }
 
 /* MPI may have the CPU copy what a rank sends itself. So what is a GPU's there has host memory in its place meanwhile. */
@@ -123,7 +126,7 @@ static void parts_own_part(struct parts_flow *flow, const struct parts_part *out
 	int ret;
 
 	if (len && len == room) {
-		exchange_copy(flow->call, &to, to.addr, &from, from.addr, len);
+		exchange_copy(&flow->call, &to, to.addr, &from, from.addr, len);
 		return;
 	}
 	if (!from.gpu && !to.gpu) {
@@ -132,22 +135,22 @@ static void parts_own_part(struct parts_flow *flow, const struct parts_part *out
 	}
 	ret = lane_memory(mem, bytes, &host.addr, &why);
 	if (ret != MPI_SUCCESS) {
-		call_fail(flow->call, ret, why);
+		call_fail(&flow->call, ret, why);
 		return;
 	}
 	if (from.gpu) {
-		exchange_copy(flow->call, &host, host.addr, &from, from.addr, len);
+		exchange_copy(&flow->call, &host, host.addr, &from, from.addr, len);
 		sent.addr = host.addr - (from.addr - out->addr);
 	} else {
 		got.addr = host.addr - (to.addr - in->addr);
 	}
 	parts_own_message(flow, &sent, &got);
 	if (!from.gpu)
-		exchange_copy(flow->call, &to, to.addr, &host, host.addr, room);
+		exchange_copy(&flow->call, &to, to.addr, &host, host.addr, room);
 	lane_memory_free(mem, host.addr, bytes);
 }
 
-/* It gets its parts in the order in which it gives them. */
+/* It gets its parts in the order in which it gives them, unless they are in their place. */
 static void parts_own(struct parts_flow *flow, const struct parts *out, const struct parts *in)
 {
 	struct parts_part sent, got;
@@ -160,7 +163,8 @@ static void parts_own(struct parts_flow *flow, const struct parts *out, const st
 		else
 			for (k++; k < out->number && parts_peer(out, k) != flow->rank;)
 				k++;
-		if (k < out->number && parts_part(out, k, &sent) && parts_part(in, i, &got))
+		if (k < out->number && parts_part(out, k, &sent) && parts_part(in, i, &got) &&
+		    !(sent.addr == got.addr && sent.type == got.type))
 			parts_own_part(flow, &sent, &got);
 	}
 }
@@ -170,19 +174,19 @@ static void parts_own(struct parts_flow *flow, const struct parts *out, const st
 static void parts_post(struct parts_flow *flow, const struct parts *parts, int i, bool sends)
 {
 	const int peer = parts_peer(parts, i), tag = !parts->turned ? 0 : sends ? i : i ^ 1;
-	MPI_Request *request = &flow->requests[flow->count];
+	MPI_Request *request = &flow->messages[flow->count];
 	struct parts_part part;
 
 	if (peer == flow->rank || !parts_part(parts, i, &part))
 		return;
 	flow->count +=
-		!call_check(flow->call, sends ? PMPI_Isend(part.addr, part.count, part.type,
-							   peer, tag, flow->comm, request)
-					      : PMPI_Irecv(part.addr, part.count, part.type,
-							   peer, tag, flow->comm, request));
+		!call_check(&flow->call, sends ? PMPI_Isend(part.addr, part.count, part.type,
+							    peer, tag, flow->comm, request)
+					       : PMPI_Irecv(part.addr, part.count, part.type,
+							    peer, tag, flow->comm, request));
 }
 
-/* If there is a part for each rank, what is sent goes to the one that is as far ahead as the one that is received from is behind. */
+/* With a part for each rank, what is sent goes to the one that is as far ahead as the one that is received from is behind. */
 static void parts_post_all(struct parts_flow *flow, const struct parts *parts, bool sends)
 {
 	const int number = parts->number;
@@ -205,26 +209,117 @@ bool parts_can(MPI_Comm comm, const void *sendbuf)
 	return hidden != MPI_COMM_NULL && hidden != MPI_COMM_SELF;
 }
 
-bool parts_run(struct call *call, int *ret, MPI_Comm comm, const struct parts *out,
-	       const struct parts *in)
+bool parts_long(int count, MPI_Datatype type)
 {
-	struct parts_flow flow = {.call = call, .comm = hidden_of(comm)};
+	int size = 0;
+
+	return count > 0 && type != MPI_DATATYPE_NULL &&
+	       PMPI_Type_size(type, &size) == MPI_SUCCESS &&
+	       (size_t) count * (size_t) size >= EXCHANGE_PIECE;
+}
+
+struct parts parts_of(const struct parts *parts, int rank)
+{
+	if (!parts_fine(parts) || !parts_count(parts, rank))
+		return (struct parts){.number = 0};
+	return (struct parts){.buf = parts->buf + parts_at(parts, rank),
+			      .number = parts->number,
+			      .same = true,
+			      .count = parts_count(parts, rank),
+			      .type = parts->type};
+}
+
+/* What the status of such a request says: nothing */
+static int parts_query(void *none, MPI_Status *status)
+{
+	(void) none;
+	status->MPI_SOURCE = status->MPI_TAG = MPI_UNDEFINED;
+	PMPI_Status_set_cancelled(status, 0);
+	return PMPI_Status_set_elements(status, MPI_BYTE, 0);
+}
+
+static int parts_freed(void *none)
+{
+	(void) none;
+	return MPI_SUCCESS;
+}
+
+/* MPI has none of these cancelled. */
+static int parts_cancelled(void *none, int complete)
+{
+	(void) none;
+	(void) complete;
+	return MPI_SUCCESS;
+}
+
+bool parts_run(struct call *call, int *ret, MPI_Comm comm, const struct parts *out,
+	       const struct parts *in, MPI_Request *request)
+{
+	struct parts_flow *flow;
+	const char *why;
 
 	if (!parts_fine(out) || !parts_fine(in))
 		return false;
-	PMPI_Comm_rank(flow.comm, &flow.rank);
-	flow.requests = calloc((size_t) (out->number + in->number) + 1, sizeof *flow.requests);
-	if (flow.requests) {
-		parts_post_all(&flow, in, false);
-		parts_post_all(&flow, out, true);
-		parts_own(&flow, out, in);
-	} else {
+	flow = calloc(1, sizeof *flow + (size_t) (out->number + in->number) *
+						sizeof flow->messages[0]);
+	if (!flow) {
 		call_fail(call, MPI_ERR_NO_MEM,
 			  "no memory for the messages of a collective call");
+		*ret = call_error(call);
+		return true;
 	}
-	for (int i = 0; i < flow.count; i++)
-		call_check(call, PMPI_Wait(&flow.requests[i], MPI_STATUS_IGNORE));
-	free(flow.requests);
-	*ret = call_error(call);
+	flow->comm = hidden_of(comm);
+	flow->request = MPI_REQUEST_NULL;
+	PMPI_Comm_rank(flow->comm, &flow->rank);
+	if (request) {
+		*ret = PMPI_Grequest_start(parts_query, parts_freed, parts_cancelled, NULL,
+					   &flow->request);
+		if (*ret != MPI_SUCCESS) {
+			free(flow);
+			return true;
+		}
+		*request = flow->request;
+	}
+	parts_post_all(flow, in, false);
+	parts_post_all(flow, out, true);
+	parts_own(flow, out, in);
+	if (request) {
+		call->flow = flow;
+		return true;
+	}
+	parts_ended(flow, true);
+	*ret = parts_close(flow, &why);
+	if (*ret != MPI_SUCCESS)
+		*ret = call_report(&call->reporter, *ret, why);
 	return true;
+}
+
+bool parts_ended(struct parts_flow *flow, bool wait)
+{
+	int done = 1;
+
+	while (flow->ended < flow->count && done) {
+		MPI_Request *message = &flow->messages[flow->ended];
+		const bool failed =
+			call_check(&flow->call,
+				   wait ? PMPI_Wait(message, MPI_STATUS_IGNORE)
+					: PMPI_Test(message, &done, MPI_STATUS_IGNORE));
+
+		done = done || failed;
+		flow->ended += done;
+	}
+	if (flow->ended == flow->count && flow->request != MPI_REQUEST_NULL) {
+		call_check(&flow->call, PMPI_Grequest_complete(flow->request));
+		flow->request = MPI_REQUEST_NULL;
+	}
+	return flow->ended == flow->count;
+}
+
+int parts_close(struct parts_flow *flow, const char **why)
+{
+	const int error = flow->call.error;
+
+	*why = flow->call.why;
+	free(flow);
+	return error;
 }

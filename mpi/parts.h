@@ -4,7 +4,11 @@
  * where they lie, in host memory or a GPU's. Ranks need not ask each other, as messages do not tell the one from the other.
  * So all such calls of several ranks, on communicators that have a hidden one (hidden.h), go this way.
  *
- * All messages are posted at once, in an order that both ends know. So those of one rank for another arrive where they belong.
+ * All messages are posted at once, in an order that both ends know. So those of one rank for another arrive where they belong,
+ * also if several calls are under way, as all ranks begin these in the same order.
+ *
+ * A call that does not block has one request of MPI's for all of its messages, a generalized one. MPI carries the messages as
+ * it carries others. The program's calls that ask for the request look whether they have ended, and then end it: no thread does.
  */
 #ifndef P2P_MPI_PARTS_H
 #define P2P_MPI_PARTS_H
@@ -39,8 +43,22 @@ struct parts {
 /* Do the calls of @comm go this way? All ranks get the same answer. @sendbuf: if all have MPI_IN_PLACE there, or none; else NULL */
 bool parts_can(MPI_Comm comm, const void *sendbuf);
 
-/* Carries a call out. True: *@ret is what it returns. False: MPI says better what is wrong. */
+/* Are they so many bytes that messages of their own pay? */
+bool parts_long(int count, MPI_Datatype type);
+
+/* The one of rank @rank, for all: what is given if MPI_IN_PLACE is where that would be */
+struct parts parts_of(const struct parts *parts, int rank);
+
+/*
+ * Carries a call out, or begins it, if it has a @request: then @call has its flow. True: *@ret is what it returns. False: MPI says
+ * better what is wrong.
+ */
 bool parts_run(struct call *call, int *ret, MPI_Comm comm, const struct parts *out,
-	       const struct parts *in);
+	       const struct parts *in, MPI_Request *request);
+
+/* Have all messages ended? Then the request has. @wait: until they have */
+bool parts_ended(struct parts_flow *flow, bool wait);
+/* Behind that: returns MPI_SUCCESS, or an error class with @why. */
+int parts_close(struct parts_flow *flow, const char **why);
 
 #endif /* P2P_MPI_PARTS_H */
