@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Collective calls of much data in GPUs' memory, from GPU to GPU. All ranks of a communicator ask each other, and do the same:
- * either one of them has data in a GPU's memory, and all data lies without gaps; or the call is left to MPI, with mirrors
- * (mirror.h). So are reductions that have no kernel (kernel.h).
+ * Reductions of much data in GPUs' memory, and exchanges in place, from GPU to GPU. All ranks of a communicator ask each other,
+ * and do the same: either one of them has data in a GPU's memory, and all data lies without gaps; or the call is left to MPI,
+ * with mirrors (mirror.h). So are reductions that have no kernel (kernel.h).
  *
  * Each function has the arguments of its call, and the call's number. True: it has carried it out, and *@ret is what it returns.
  */
@@ -12,18 +12,6 @@
 #include <mpi.h>
 #include <stdbool.h>
 
-bool collective_gather(unsigned int number, int *ret, const void *sendbuf, int sendcount,
-		       MPI_Datatype sendtype, void *recvbuf, int recvcount,
-		       MPI_Datatype recvtype, int root, MPI_Comm comm);
-bool collective_scatter(unsigned int number, int *ret, const void *sendbuf, int sendcount,
-			MPI_Datatype sendtype, void *recvbuf, int recvcount,
-			MPI_Datatype recvtype, int root, MPI_Comm comm);
-bool collective_allgather(unsigned int number, int *ret, const void *sendbuf, int sendcount,
-			  MPI_Datatype sendtype, void *recvbuf, int recvcount,
-			  MPI_Datatype recvtype, MPI_Comm comm);
-bool collective_allgatherv(unsigned int number, int *ret, const void *sendbuf, int sendcount,
-			   MPI_Datatype sendtype, void *recvbuf, const int recvcounts[],
-			   const int displs[], MPI_Datatype recvtype, MPI_Comm comm);
 bool collective_alltoall(unsigned int number, int *ret, const void *sendbuf, int sendcount,
 			 MPI_Datatype sendtype, void *recvbuf, int recvcount,
 			 MPI_Datatype recvtype, MPI_Comm comm);

@@ -55,7 +55,7 @@ static int hidden_deleted(MPI_Comm comm, int key, void *value, void *extra)
 	(void) key;
 	(void) extra;
 	__atomic_sub_fetch(&hidden_count, 1, __ATOMIC_RELAXED);
-	return hidden.comm == MPI_COMM_SELF ? MPI_SUCCESS : PMPI_Comm_free(&hidden.comm);
+	return PMPI_Comm_free(&hidden.comm);
 }
 
 /* ---- one more ---- */
@@ -76,10 +76,7 @@ static MPI_Comm hidden_twin(MPI_Comm comm)
 {
 	MPI_Comm twin = MPI_COMM_NULL;
 	MPI_Group group;
-	int ranks;
 
-	if (PMPI_Comm_size(comm, &ranks) == MPI_SUCCESS && ranks == 1)
-		return MPI_COMM_SELF;
 	if (PMPI_Comm_group(comm, &group) != MPI_SUCCESS)
 		return MPI_COMM_NULL;
 	if (PMPI_Comm_create(comm, group, &twin) != MPI_SUCCESS)
@@ -103,8 +100,7 @@ static int hidden_make(MPI_Comm comm, int bits)
 	hidden.comm =
 		hidden_asked(comm, bits) == HIDDEN_GPU ? hidden_twin(comm) : MPI_COMM_NULL;
 	if (hidden.comm != MPI_COMM_NULL) {
-		if (hidden.comm != MPI_COMM_SELF)
-			PMPI_Comm_set_errhandler(hidden.comm, MPI_ERRORS_RETURN);
+		PMPI_Comm_set_errhandler(hidden.comm, MPI_ERRORS_RETURN);
 		ret = PMPI_Comm_set_attr(comm, hidden_key, hidden.value);
 		__atomic_add_fetch(&hidden_count, ret == MPI_SUCCESS, __ATOMIC_RELAXED);
 	}

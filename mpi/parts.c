@@ -187,35 +187,64 @@ static void parts_post(struct parts_flow *flow, const struct parts *parts, int i
 }
 
 /* With a part for each rank, what is sent goes to the one that is as far ahead as the one that is received from is behind. */
-static void parts_post_all(struct parts_flow *flow, const struct parts *parts, bool sends)
+static void parts_post_step(struct parts_flow *flow, const struct parts *parts, int step,
+			    bool sends)
 {
 	const int number = parts->number;
 
-	for (int i = 0; i < number; i++)
-		parts_post(flow, parts,
-			   parts->peers ? i : (flow->rank + (sends ? i : number - i)) % number,
-			   sends);
+	parts_post(flow, parts,
+		   parts->peers ? step : (flow->rank + (sends ? step : number - step)) % number,
+		   sends);
+}
+
+static void parts_post_all(struct parts_flow *flow, const struct parts *parts, bool sends)
+{
+	for (int step = 0; step < parts->number; step++)
+		parts_post_step(flow, parts, step, sends);
+}
+
+/* Are there parts for and of others that go one peer at a time? See EXCHANGE_ALONE. */
+static bool parts_alone(const struct parts_flow *flow, const struct parts *parts)
+{
+	struct parts_part part;
+	int size;
+
+	for (int i = 0; !parts->peers && i < parts->number; i++) {
+		if (i != flow->rank && parts_part(parts, i, &part) &&
+		    PMPI_Type_size(part.type, &size) == MPI_SUCCESS &&
+		    (size_t) part.count * (size_t) size >= EXCHANGE_ALONE)
+			return true;
+	}
+	return false;
+}
+
+static void parts_in_step(struct parts_flow *flow, const struct parts *out,
+			  const struct parts *in)
+{
+	for (int step = 1; step < in->number; step++) {
+		parts_post_step(flow, in, step, false);
+		parts_post_step(flow, out, step, true);
+		parts_ended(flow, true);
+	}
 }
 
 /* ---- calls ---- */
 
 bool parts_can(MPI_Comm comm, const void *sendbuf)
 {
-	const MPI_Comm hidden = hidden_any() && comm != MPI_COMM_NULL && sendbuf != MPI_IN_PLACE
-					? hidden_of(comm)
-					: MPI_COMM_NULL;
-
-	/* a rank alone has the program's own one: its messages would meet the program's receives */
-	return hidden != MPI_COMM_NULL && hidden != MPI_COMM_SELF;
+	return hidden_any() && comm != MPI_COMM_NULL && sendbuf != MPI_IN_PLACE &&
+	       hidden_of(comm) != MPI_COMM_NULL;
 }
 
-bool parts_long(int count, MPI_Datatype type)
+bool parts_long(size_t count, MPI_Datatype type)
 {
+	size_t bytes;
 	int size = 0;
 
-	return count > 0 && type != MPI_DATATYPE_NULL &&
+	/* a count below 0 is MPI's to judge, on this rank alone: others may wait then, as they do in MPI */
+	return (ptrdiff_t) count > 0 && type != MPI_DATATYPE_NULL &&
 	       PMPI_Type_size(type, &size) == MPI_SUCCESS &&
-	       (size_t) count * (size_t) size >= EXCHANGE_PIECE;
+	       !__builtin_mul_overflow(count, (size_t) size, &bytes) && bytes >= EXCHANGE_PIECE;
 }
 
 struct parts parts_of(const struct parts *parts, int rank)
@@ -280,9 +309,14 @@ bool parts_run(struct call *call, int *ret, MPI_Comm comm, const struct parts *o
 		}
 		*request = flow->request;
 	}
-	parts_post_all(flow, in, false);
-	parts_post_all(flow, out, true);
-	parts_own(flow, out, in);
+	if (!request && parts_alone(flow, out) && parts_alone(flow, in)) {
+		parts_own(flow, out, in);
+		parts_in_step(flow, out, in);
+	} else {
+		parts_post_all(flow, in, false);
+		parts_post_all(flow, out, true);
+		parts_own(flow, out, in);
+	}
 	if (request) {
 		call->flow = flow;
 		return true;

@@ -245,16 +245,16 @@ static const struct call {
 	{"Reduce_scatter in place", reduce_scatter_in_place, false, true, false},
 	{"Reduce_scatter_block", reduce_scatter_block, true, false, false},
 	{"Reduce_scatter_block in place", reduce_scatter_block_in_place, true, true, false},
-	{"Allgather", allgather, true, false, false},
-	{"Allgather in place", allgather_in_place, true, false, false},
-	{"Allgatherv", allgatherv, false, false, false},
-	{"Allgatherv in place", allgatherv_in_place, false, false, false},
-	{"Alltoall", alltoall, true, false, false},
+	{"Allgather", allgather, true, false, true},
+	{"Allgather in place", allgather_in_place, true, false, true},
+	{"Allgatherv", allgatherv, false, false, true},
+	{"Allgatherv in place", allgatherv_in_place, false, false, true},
+	{"Alltoall", alltoall, true, false, true},
 	{"Alltoall in place", alltoall_in_place, true, false, false},
-	{"Gather", gather, true, false, false},
-	{"Gather in place", gather_in_place, true, false, false},
-	{"Scatter", scatter, true, false, false},
-	{"Scatter in place", scatter_in_place, true, false, false},
+	{"Gather", gather, true, false, true},
+	{"Gather in place", gather_in_place, true, false, true},
+	{"Scatter", scatter, true, false, true},
+	{"Scatter in place", scatter_in_place, true, false, true},
 	{"Gatherv", gatherv, false, false, true},
 	{"Gatherv in place", gatherv_in_place, false, false, true},
 	{"Scatterv", scatterv, false, false, true},
@@ -487,7 +487,7 @@ static int sizes(struct mpi_run *run, const struct kind *kinds)
 /* Several rounds through scratch memory, and one element more */
 static int rounds(struct mpi_run *run, const struct kind *kinds)
 {
-	static const int which[] = {0, 5, 13};
+	static const int which[] = {0, 5, 13, 8, 12};
 	struct work w;
 
 	for (size_t i = 0; i < FT_COUNT(which); i++) {

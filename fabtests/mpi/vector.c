@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fi_p2p_mpi_vector: vector collectives, which libp2p-mpi makes messages of, with more ranks than it has messages under way
- * to at a time; of types with gaps at one end only; of a rank alone, which sends itself none; and with MPI_IN_PLACE where it
- * is wrong, of which MPI says so.
+ * fi_p2p_mpi_vector: vector collectives, which libp2p-mpi makes messages of, with many ranks; with parts so long that ranks go
+ * in step, or some ranks do; of types with gaps at one end only; of a rank alone, which sends itself none; and with
+ * MPI_IN_PLACE where it is wrong, of which MPI says so.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -13,6 +13,9 @@
 #define LATE_US 20000
 /* Numbers of a part: long enough that it goes as it lies */
 #define PART 20000
+/* and so long that ranks go in step */
+#define STEP (2 << 20)
+#define STEP_RANKS 8
 
 /* One rank comes late. Nobody returns without its part. */
 static int all_to_all(struct mpi_run *run, int late)
@@ -31,6 +34,39 @@ static int all_to_all(struct mpi_run *run, int late)
 	for (int i = 0; i < run->ranks; i++)
 		FT_CHECK(in[i] == late + 100 * i + 10000 * run->rank,
 			 "rank %d is late: %d came from rank %d", late, in[i], i);
+	return 0;
+}
+
+/* Numbers from rank @from to rank @to: with @some, few between some */
+static int step_count(int from, int to, bool some)
+{
+	return some && (from + to) % 3 ? 5 + from : STEP + 10 * from + to;
+}
+
+/* Long parts go one peer at a time. Ranks whose parts for others are all short do not wait. */
+static int in_step(struct mpi_run *run, bool some)
+{
+	const int most = STEP + 10 * STEP_RANKS + STEP_RANKS;
+	int counts[2][STEP_RANKS], at[STEP_RANKS], *out, *in, wrong = 0;
+
+	out = calloc((size_t) most * 2 * (size_t) run->ranks, sizeof *out);
+	FT_CHECK(out, "no memory");
+	in = out + (size_t) most * (size_t) run->ranks;
+	for (int i = 0; i < run->ranks; i++) {
+		at[i] = i * most;
+		counts[0][i] = step_count(run->rank, i, some);
+		counts[1][i] = step_count(i, run->rank, some);
+		for (int k = 0; k < counts[0][i]; k++)
+			out[at[i] + k] = k + 1000 * run->rank + i;
+	}
+	MPI_Alltoallv(out, counts[0], at, MPI_INT, in, counts[1], at, MPI_INT, MPI_COMM_WORLD);
+	for (int i = 0; i < run->ranks; i++) {
+		for (int k = 0; k < most; k++)
+			wrong += in[at[i] + k] !=
+				 (k < counts[1][i] ? k + 1000 * i + run->rank : 0);
+	}
+	free(out);
+	FT_CHECK(wrong == 0, "%d numbers of long parts are wrong", wrong);
 	return 0;
 }
 
@@ -140,6 +176,8 @@ static int run_all(struct mpi_run *run)
 	FT_TRY(from_gaps(run, true));
 	FT_TRY(from_gaps(run, false));
 	FT_TRY(in_place(run));
+	for (int some = 0; some < 2 && run->ranks <= STEP_RANKS; some++)
+		FT_TRY(in_step(run, some));
 	return alone(run);
 }
 
