@@ -106,6 +106,14 @@ static struct lane *lane_parked(void)
 	return lane;
 }
 
+void lane_settle(struct lane *lane, const struct dev_mem *mem)
+{
+	uint64_t *known = &lane->settled[mem->id % LANE_SETTLED];
+
+	if (*known != mem->id && mem->ops->settle(mem))
+		*known = mem->id;
+}
+
 int lane_open(const struct dev_mem *mem, struct lane **lane, const char **why)
 {
 	while ((*lane = lane_parked())) {
@@ -123,8 +131,7 @@ int lane_open(const struct dev_mem *mem, struct lane **lane, const char **why)
 		*why = "the GPU gives no queue for copies";
 		return MPI_ERR_OTHER;
 	}
-	if ((*lane)->settled[mem->id % LANE_SETTLED] != mem->id && mem->ops->settle(mem))
-		(*lane)->settled[mem->id % LANE_SETTLED] = mem->id;
+	lane_settle(*lane, mem);
 	return MPI_SUCCESS;
 }
 

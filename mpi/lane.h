@@ -16,6 +16,8 @@ struct lane;
 
 /* A queue of @mem's device, for this thread until lane_close() */
 int lane_open(const struct dev_mem *mem, struct lane **lane, const char **why);
+/* Copies from other memory than lane_open()'s see what the application has copied there. */
+void lane_settle(struct lane *lane, const struct dev_mem *mem);
 /* Begins a copy: @out: to the GPU */
 int lane_copy(struct lane *lane, void *gpu, void *host, size_t len, bool out, const char **why);
 /* The same for @rows rows of @len bytes, @pitch bytes apart; false: there is no such copy, and nothing has begun */

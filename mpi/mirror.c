@@ -27,6 +27,9 @@
 static const char mirror_leaves[] =
 	"the buffer is longer than the GPU's allocation that it begins in";
 
+static const char mirror_gone[] =
+	"the buffer is in no memory, or the GPU's memory that it was in has been freed";
+
 static const char mirror_no_memory[] = "no memory for what it is about";
 
 const char mirror_overflows[] = "the data is longer than any memory";
@@ -94,7 +97,7 @@ static int mirror_ask(const char *addr, size_t len, bool absent, struct dev_mem 
 		*why = "the GPU's runtime does not say whose memory it is: it is asked for none in a stream's host function";
 	} else if (ret == 0 && !absent &&
 		   ((uintptr_t) addr < DEV_PAGE || !mem_readable(addr))) {
-		*why = "the buffer is in no memory, or the GPU's memory that it was in has been freed";
+		*why = mirror_gone;
 		ret = -1;
 	}
 	return ret;
@@ -112,9 +115,11 @@ static int mirror_find(struct mirror *mirror, bool absent, const char **why)
 
 		for (size_t k = 0;
 		     part->count && k < runs && k < part->layout->count && ret == 0;
-		     k++, asked++)
-			ret = mirror_ask(mirror->buf + part->at + part->layout->runs[k].at,
-					 part->layout->runs[k].len, absent, &mirror->mem, why);
+		     k++, asked++) {
+			mirror->first = mirror->buf + part->at + part->layout->runs[k].at;
+			ret = mirror_ask(mirror->first, part->layout->runs[k].len, absent,
+					 &mirror->mem, why);
+		}
 	}
 	return ret;
 }
@@ -210,6 +215,7 @@ static int mirror_range_elsewhere(struct mirror_copy *copy, MPI_Aint at, size_t 
 		copy->why = mirror_leaves;
 		return MPI_ERR_BUFFER;
 	}
+	lane_settle(copy->lane, &mem);
 	return lane_copy(copy->lane, mirror->buf + at, mirror->host + at, len, copy->out,
 			 &copy->why);
 }
@@ -332,10 +338,19 @@ static int mirror_best(struct mirror_copy *copy)
 	return pack_close(&copy->pack, ret, &copy->why);
 }
 
+/* A request that is started again, or ends late, may find another allocation in the place of the first one. */
+static int mirror_lane(struct mirror *mirror, struct lane **lane, const char **why)
+{
+	if (dev_find(mirror->first, &mirror->mem) > 0)
+		return lane_open(&mirror->mem, lane, why);
+	*why = mirror_gone;
+	return MPI_ERR_BUFFER;
+}
+
 static int mirror_copy(struct mirror *mirror, bool out, const char **why)
 {
 	struct mirror_copy copy = {.mirror = mirror, .out = out};
-	int ret = lane_open(&mirror->mem, &copy.lane, why);
+	int ret = mirror_lane(mirror, &copy.lane, why);
 
 	if (ret != MPI_SUCCESS)
 		return ret;
@@ -373,7 +388,7 @@ int mirror_move(struct mirror *mirror, size_t part, const char **why)
 
 	if (part >= mirror->count || mirror->moved[part])
 		return MPI_SUCCESS;
-	ret = lane_open(&mirror->mem, &copy.lane, why);
+	ret = mirror_lane(mirror, &copy.lane, why);
 	if (ret != MPI_SUCCESS)
 		return ret;
 	ret = mirror_part_runs(&copy, &mirror->parts[part]);

@@ -24,7 +24,7 @@ struct mirror_part {
 /**
  * struct mirror - a buffer of a GPU's, and its host memory.
  * @buf, @host:	what the application gave, and what MPI gets in its place
- * @mem:	the allocation of the first byte
+ * @first:	where data of the GPU's begins; @mem: the allocation that it is in
  * @low, @high:	the first byte, and the one behind the last, from @buf on
  * @apart:	the data is not in one allocation, and lies far apart; else NULL
  * @reads, @writes: what MPI does
@@ -32,6 +32,7 @@ struct mirror_part {
  */
 struct mirror {
 	char *buf, *host;
+	const char *first;
 	struct dev_mem mem;
 	MPI_Aint low, high;
 	struct apart *apart;
