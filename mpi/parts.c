@@ -2,6 +2,7 @@
 /* Parts of collective calls as messages. See parts.h. */
 #include "parts.h"
 
+#include <limits.h>
 #include <stdlib.h>
 
 #include "exchange.h"
@@ -34,6 +35,11 @@ struct parts_part {
 static int parts_peer(const struct parts *parts, int i)
 {
 	return parts->peers ? parts->peers[i] : i;
+}
+
+static int parts_tag(const struct parts *parts, int i, bool sends)
+{
+	return !parts->turned ? 0 : sends ? i : i ^ 1;
 }
 
 static int parts_count(const struct parts *parts, int i)
@@ -173,7 +179,7 @@ static void parts_own(struct parts_flow *flow, const struct parts *out, const st
 
 static void parts_post(struct parts_flow *flow, const struct parts *parts, int i, bool sends)
 {
-	const int peer = parts_peer(parts, i), tag = !parts->turned ? 0 : sends ? i : i ^ 1;
+	const int peer = parts_peer(parts, i), tag = parts_tag(parts, i, sends);
 	MPI_Request *request = &flow->messages[flow->count];
 	struct parts_part part;
 
@@ -195,6 +201,37 @@ static void parts_post_step(struct parts_flow *flow, const struct parts *parts, 
 	parts_post(flow, parts,
 		   parts->peers ? step : (flow->rank + (sends ? step : number - step)) % number,
 		   sends);
+}
+
+/*
+ * This rank has no data to give, nor room for any: others get messages without data, and all that they send is taken, so that
+ * they end. A message that is cut short would not end at its sender over ofi_rxm.
+ */
+static void parts_excuse(const struct parts *parts, MPI_Comm comm, bool sends)
+{
+	struct parts_part part;
+	MPI_Request request;
+	int rank, size;
+
+	PMPI_Comm_rank(comm, &rank);
+	for (int i = 0; i < parts->number; i++) {
+		const int peer = parts_peer(parts, i), tag = parts_tag(parts, i, sends);
+
+		if (peer == rank || !parts_part(parts, i, &part))
+			continue;
+		if (sends) {
+			if (PMPI_Isend(NULL, 0, MPI_BYTE, peer, tag, comm, &request) ==
+			    MPI_SUCCESS)
+				PMPI_Request_free(&request);
+		} else if (PMPI_Type_size(part.type, &size) == MPI_SUCCESS) {
+			const size_t len = (size_t) part.count * (size_t) size;
+			char *memory = malloc(len);
+
+			PMPI_Recv(memory, memory && len <= INT_MAX ? (int) len : 0, MPI_BYTE,
+				  peer, tag, comm, MPI_STATUS_IGNORE);
+			free(memory);
+		}
+	}
 }
 
 static void parts_post_all(struct parts_flow *flow, const struct parts *parts, bool sends)
@@ -289,12 +326,18 @@ bool parts_run(struct call *call, int *ret, MPI_Comm comm, const struct parts *o
 
 	if (!parts_fine(out) || !parts_fine(in))
 		return false;
-	flow = calloc(1, sizeof *flow + (size_t) (out->number + in->number) *
-						sizeof flow->messages[0]);
+	flow = call->error == MPI_SUCCESS
+		       ? calloc(1, sizeof *flow + (size_t) (out->number + in->number) *
+							  sizeof flow->messages[0])
+		       : NULL;
 	if (!flow) {
-		call_fail(call, MPI_ERR_NO_MEM,
-			  "no memory for the messages of a collective call");
-		*ret = call_error(call);
+		if (call->error == MPI_SUCCESS) {
+			call_fail(call, MPI_ERR_NO_MEM,
+				  "no memory for the messages of a collective call");
+			*ret = call_error(call);
+		}
+		parts_excuse(out, hidden_of(comm), true);
+		parts_excuse(in, hidden_of(comm), false);
 		return true;
 	}
 	flow->comm = hidden_of(comm);

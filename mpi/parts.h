@@ -52,7 +52,7 @@ struct parts parts_of(const struct parts *parts, int rank);
 
 /*
  * Carries a call out, or begins it, if it has a @request: then @call has its flow. True: *@ret is what it returns. False: MPI says
- * better what is wrong.
+ * better what is wrong. If @call has an error already, or there is no memory, other ranks get messages without data, and so end.
  */
 bool parts_run(struct call *call, int *ret, MPI_Comm comm, const struct parts *out,
 	       const struct parts *in, MPI_Request *request);

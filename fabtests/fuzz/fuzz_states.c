@@ -520,7 +520,7 @@ static void greet(void)
 	const struct wire_msg answer = {
 		.type = WIRE_HELLO,
 		.flags = WIRE_ANSWERS,
-		.token = xfer_peer_token(peer)->token,
+		.token = peer->tokens[peer->current].token,
 		.grant = GRANT,
 		.oldest = WIRE_VERSION_OLDEST,
 		.newest = WIRE_VERSION,
@@ -555,7 +555,7 @@ static void give_up_one(uint64_t id, uint64_t token)
 /* It gives up whatever it might have heard of, with the token that it was given last. */
 static void give_up(void)
 {
-	const struct xfer_token *given = xfer_peer_token(peer);
+	const struct xfer_token *given = &peer->tokens[peer->current];
 	struct fuzz_known known = {.id_count = 0};
 
 	learn(&known);

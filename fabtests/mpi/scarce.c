@@ -11,6 +11,7 @@
 #include "mpi_test.h"
 
 #define LEN (512 * 1024)
+#define RANKS_MOST 16
 
 /* ---- memory ---- */
 
@@ -117,6 +118,47 @@ static int scatter(const struct buffers *b)
 			   MPI_COMM_WORLD);
 }
 
+static int all_to_all(const struct buffers *b, bool waits)
+{
+	int counts[RANKS_MOST], at[RANKS_MOST], ret;
+	MPI_Request request = MPI_REQUEST_NULL;
+
+	for (int i = 0; i < b->ranks; i++) {
+		counts[i] = LEN / b->ranks;
+		at[i] = i * counts[i];
+	}
+	if (waits)
+		return MPI_Alltoallv(b->in, counts, at, MPI_BYTE, b->out, counts, at, MPI_BYTE,
+				     MPI_COMM_WORLD);
+	ret = MPI_Ialltoallv(b->in, counts, at, MPI_BYTE, b->out, counts, at, MPI_BYTE,
+			     MPI_COMM_WORLD, &request);
+	return ret == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : ret;
+}
+
+static int alltoallv(const struct buffers *b)
+{
+	return all_to_all(b, true);
+}
+
+static int ialltoallv(const struct buffers *b)
+{
+	return all_to_all(b, false);
+}
+
+/* Of blocks with gaps: through host memory */
+static int gather_gaps(const struct buffers *b)
+{
+	MPI_Datatype gaps;
+	int ret;
+
+	MPI_Type_vector(LEN / 8 / b->ranks, 1, 2, MPI_INT, &gaps);
+	MPI_Type_commit(&gaps);
+	ret = MPI_Gather(b->in, 1, gaps, b->out, LEN / 8 / b->ranks, MPI_INT, 0,
+			 MPI_COMM_WORLD);
+	MPI_Type_free(&gaps);
+	return ret;
+}
+
 /* @window: the call makes a window */
 static const struct scarce {
 	const char *name;
@@ -131,6 +173,9 @@ static const struct scarce {
 	{"MPI_Reduce_scatter_block", reduce_scatter, false},
 	{"MPI_Gather", gather, false},
 	{"MPI_Scatter", scatter, false},
+	{"MPI_Alltoallv", alltoallv, false},
+	{"MPI_Ialltoallv", ialltoallv, false},
+	{"MPI_Gather of gaps", gather_gaps, false},
 };
 
 /* The allocation of that number fails on @rank. Returns whether there was one, on all ranks alike; negative: an error */
