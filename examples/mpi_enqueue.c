@@ -14,10 +14,10 @@ int main(int argc, char **argv)
 {
 	static unsigned char got[SIZE];
 	int level, rank, wrong;
-	cudaStream_t cuda;
+	cudaStream_t cuda = NULL;
 	MPIX_Stream stream;
 	MPI_Comm comm;
-	MPI_Info info;
+	MPI_Info info = MPI_INFO_NULL;
 	void *gpu;
 
 	MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
