@@ -521,6 +521,7 @@ static void greet(void)
 		.type = WIRE_HELLO,
 		.flags = WIRE_ANSWERS,
 		.token = peer->tokens[peer->current].token,
+		.epoch = peer->epoch,
 		.grant = GRANT,
 		.oldest = WIRE_VERSION_OLDEST,
 		.newest = WIRE_VERSION,
