@@ -183,14 +183,16 @@ struct answer {
 	size_t len;
 };
 
-/* shm's addresses end with the number of the process: it goes, and so does its length. */
+/* Addresses of shm and sm2 end with the number of the process: it goes, and so does its length. */
 static void cut_pid(void *addr, size_t *len)
 {
-	static const char prefix[] = "fi_shm://";
+	static const char prefixes[][10] = {"fi_shm://", "fi_sm2://"};
+	const size_t prefix = sizeof(prefixes[0]);
 
-	if (!addr || *len < sizeof(prefix) || memcmp(addr, prefix, sizeof(prefix) - 1))
+	if (!addr || *len < prefix ||
+	    (memcmp(addr, prefixes[0], prefix - 1) && memcmp(addr, prefixes[1], prefix - 1)))
 		return;
-	*len = sizeof(prefix);
+	*len = prefix;
 	((char *) addr)[*len - 1] = '\0';
 }
 
