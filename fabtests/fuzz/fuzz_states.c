@@ -38,6 +38,8 @@ static uint8_t ops[OPS];
 static uint8_t *device;
 static uint8_t host[SCENE_LEN];
 static struct region region_device;
+static uint64_t words[XFER_WORDS];
+static struct stage_reserve local = {.addr = words};
 static uint64_t posts, messages, moves;
 
 /* ---- the core's domain: it takes the registrations that it is asked for ---- */
@@ -471,6 +473,7 @@ static void open_scene(struct fuzz *in)
 	scene.ep.followed = what & 16 ? FI_RECV : FI_RECV | FI_SEND;
 	fake_xfer.stage.lender = scene.ep.lends ? &nic : NULL;
 	fake_xfer.map.domain = what & 32 ? &nic : NULL;
+	fake_xfer.local = what & 32 ? &local : NULL;
 	conf.eager_size = what & 64 ? SCENE_LEN : SCENE_WHOLE;
 	/* what nobody announces ends by that */
 	conf.peer_timeout = 30;
