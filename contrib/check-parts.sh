@@ -676,7 +676,8 @@ part_trixie() {
 	if [ -x "$base/plain/fabtests/fi_p2p_mpi_bcast" ]; then
 		suite=mpi
 		# what kernels do is no matter of the MPI's; this one has no windows of its own over tcp
-		leave_out '-late-1$|-none-|^mpi-exchange-[12]$' '^mpi-window-(programs|apart-2)$'
+		leave_out '-late-1$|-none-|^mpi-exchange-[12]$|^mpi-(neighbor|several)-[1245]$' \
+			'^mpi-(capture-3|window-(programs|apart-2))$'
 		run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
 		leave_out
 		suite=functional
@@ -719,7 +720,7 @@ part_mpi() {
 	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
 	run_functional plain layered cuda "net;ofi_p2p" '^mpi-.*-rdma'
 	# more ranks do the same
-	leave_out '^mpi-(any|unexpected)-4$|-8$|-none-5$'
+	leave_out '^mpi-(any|unexpected)-4$|^mpi-(neighbor|several)-[1245]$|-8$|-none-5$'
 	run_functional plain layered system "tcp;ofi_rxm;ofi_p2p"
 	run_functional plain hook cuda "tcp;ofi_rxm"
 	leave_out
