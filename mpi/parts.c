@@ -24,10 +24,12 @@ struct parts_flow {
 	MPI_Request request, messages[];
 };
 
+/* @len: its bytes, without gaps */
 struct parts_part {
 	char *addr;
 	int count;
 	MPI_Datatype type;
+	size_t len;
 };
 
 /* ---- what is where ---- */
@@ -74,8 +76,11 @@ static bool parts_part(const struct parts *parts, int i, struct parts_part *part
 	if (parts_peer(parts, i) == MPI_PROC_NULL || parts_count(parts, i) == 0)
 		return false;
 	*part = (struct parts_part){parts->buf + parts_at(parts, i), parts_count(parts, i),
-				    parts_type(parts, i)};
-	return PMPI_Type_size(part->type, &size) == MPI_SUCCESS && size > 0;
+				    parts_type(parts, i), 0};
+	if (PMPI_Type_size(part->type, &size) != MPI_SUCCESS || size <= 0)
+		return false;
+	part->len = (size_t) part->count * (size_t) size;
+	return true;
 }
 
 /* Has MPI nothing to say against them? */
@@ -211,7 +216,7 @@ static void parts_excuse(const struct parts *parts, MPI_Comm comm, bool sends)
 {
 	struct parts_part part;
 	MPI_Request request;
-	int rank, size;
+	int rank;
 
 	PMPI_Comm_rank(comm, &rank);
 	for (int i = 0; i < parts->number; i++) {
@@ -223,12 +228,11 @@ static void parts_excuse(const struct parts *parts, MPI_Comm comm, bool sends)
 			if (PMPI_Isend(NULL, 0, MPI_BYTE, peer, tag, comm, &request) ==
 			    MPI_SUCCESS)
 				PMPI_Request_free(&request);
-		} else if (PMPI_Type_size(part.type, &size) == MPI_SUCCESS) {
-			const size_t len = (size_t) part.count * (size_t) size;
-			char *memory = malloc(len);
+		} else {
+			char *memory = malloc(part.len);
 
-			PMPI_Recv(memory, memory && len <= INT_MAX ? (int) len : 0, MPI_BYTE,
-				  peer, tag, comm, MPI_STATUS_IGNORE);
+			PMPI_Recv(memory, memory && part.len <= INT_MAX ? (int) part.len : 0,
+				  MPI_BYTE, peer, tag, comm, MPI_STATUS_IGNORE);
 			free(memory);
 		}
 	}
@@ -244,12 +248,10 @@ static void parts_post_all(struct parts_flow *flow, const struct parts *parts, b
 static bool parts_alone(const struct parts_flow *flow, const struct parts *parts)
 {
 	struct parts_part part;
-	int size;
 
 	for (int i = 0; !parts->peers && i < parts->number; i++) {
 		if (i != flow->rank && parts_part(parts, i, &part) &&
-		    PMPI_Type_size(part.type, &size) == MPI_SUCCESS &&
-		    (size_t) part.count * (size_t) size >= EXCHANGE_ALONE)
+		    part.len >= EXCHANGE_ALONE)
 			return true;
 	}
 	return false;
@@ -330,28 +332,27 @@ bool parts_run(struct call *call, int *ret, MPI_Comm comm, const struct parts *o
 		       ? calloc(1, sizeof *flow + (size_t) (out->number + in->number) *
 							  sizeof flow->messages[0])
 		       : NULL;
-	if (!flow) {
-		if (call->error == MPI_SUCCESS) {
-			call_fail(call, MPI_ERR_NO_MEM,
-				  "no memory for the messages of a collective call");
-			*ret = call_error(call);
+	if (!flow && call->error == MPI_SUCCESS) {
+		call_fail(call, MPI_ERR_NO_MEM,
+			  "no memory for the messages of a collective call");
+		*ret = call_error(call);
+	}
+	if (flow && request) {
+		*ret = PMPI_Grequest_start(parts_query, parts_freed, parts_cancelled, NULL,
+					   request);
+		if (*ret != MPI_SUCCESS) {
+			free(flow);
+			flow = NULL;
 		}
+	}
+	if (!flow) {
 		parts_excuse(out, hidden_of(comm), true);
 		parts_excuse(in, hidden_of(comm), false);
 		return true;
 	}
 	flow->comm = hidden_of(comm);
-	flow->request = MPI_REQUEST_NULL;
+	flow->request = request ? *request : MPI_REQUEST_NULL;
 	PMPI_Comm_rank(flow->comm, &flow->rank);
-	if (request) {
-		*ret = PMPI_Grequest_start(parts_query, parts_freed, parts_cancelled, NULL,
-					   &flow->request);
-		if (*ret != MPI_SUCCESS) {
-			free(flow);
-			return true;
-		}
-		*request = flow->request;
-	}
 	if (!request && parts_alone(flow, out) && parts_alone(flow, in)) {
 		parts_own(flow, out, in);
 		parts_in_step(flow, out, in);

@@ -2,10 +2,11 @@
 /*
  * Collective calls in which each rank knows its own parts only, as messages between the ranks: each sends its parts from
  * where they lie, in host memory or a GPU's. Ranks need not ask each other, as messages do not tell the one from the other.
- * So all such calls of several ranks, on communicators that have a hidden one (hidden.h), go this way.
+ * So all such calls, on communicators that have a hidden one (hidden.h), go this way.
  *
- * All messages are posted at once, in an order that both ends know. So those of one rank for another arrive where they belong,
- * also if several calls are under way, as all ranks begin these in the same order.
+ * Messages are posted in an order that both ends know. So those of one rank for another arrive where they belong, also if
+ * several calls are under way, as all ranks begin these in the same order. All are posted at once, but for long parts of a call
+ * that blocks: these go one peer at a time.
  *
  * A call that does not block has one request of MPI's for all of its messages, a generalized one. MPI carries the messages as
  * it carries others. The program's calls that ask for the request look whether they have ended, and then end it: no thread does.
