@@ -4,11 +4,11 @@
  * them. All bytes are the same afterwards. They go from GPU to GPU where docs/mpi.md says so, and nowhere else: the library's
  * own messages tell. It wants libp2p-mpi.
  */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "mpi_test.h"
+#include "sent.h"
 
 #define ROOM (20ul << 20)
 #define RANKS_MOST 64
@@ -22,27 +22,6 @@
 #define POOL (2 * (ROOM + AROUND) + AROUND)
 /* Parts of as many bytes go from GPU to GPU in vector collectives */
 #define PART 65536
-
-/* ---- what the library sends ---- */
-
-static unsigned long sent, sent_gpu;
-
-/* Memory of the GPU's that the test works on */
-static struct ft_buf *gpu;
-
-int PMPI_Isend(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
-	       MPI_Request *request)
-{
-	static int (*real)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
-
-	if (!real)
-		*(void **) &real = dlsym(RTLD_NEXT, "PMPI_Isend");
-	__atomic_fetch_add(&sent, 1, __ATOMIC_RELAXED);
-	if (gpu && (const char *) buf >= (char *) gpu->addr &&
-	    (const char *) buf < (char *) gpu->addr + POOL)
-		__atomic_fetch_add(&sent_gpu, 1, __ATOMIC_RELAXED);
-	return real(buf, count, type, dest, tag, comm, request);
-}
 
 /* ---- the calls ---- */
 
@@ -381,9 +360,9 @@ static int once(struct mpi_run *run, const struct trial *trial, struct work *w, 
 	FT_TRY(out->ops->to(out->addr + ROOM + AROUND + trial->shift, found[1], len));
 	w->in = in->addr + trial->shift;
 	w->out = out->addr + ROOM + AROUND + trial->shift;
-	sent = sent_gpu = 0;
+	mpi_sent = (struct mpi_sent){0};
 	trial->call->run(w);
-	*messages = trial->call->messages ? sent_gpu : sent;
+	*messages = trial->call->messages ? mpi_sent.watched : mpi_sent.all;
 	FT_TRY(in->ops->from(found[0], in->addr + trial->shift, len));
 	return out->ops->from(found[1], out->addr + ROOM + AROUND + trial->shift, len);
 }
@@ -653,7 +632,8 @@ static int run_all(struct mpi_run *run)
 	struct kind kinds[KINDS];
 
 	make_kinds(kinds);
-	gpu = run->kinds > 1 ? &run->pool[1].buf : NULL;
+	if (run->kinds > 1)
+		mpi_sent_watch(run->pool[1].buf.addr, POOL);
 	FT_TRY(sizes(run, kinds));
 	FT_TRY(all_operations(run, kinds));
 	FT_TRY(not_exchanged(run, kinds));

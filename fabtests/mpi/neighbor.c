@@ -4,11 +4,11 @@
  * same one's neighbour twice, or its own. All bytes are as MPI itself leaves them in host memory: on a communicator that has no
  * hidden one beside it.
  */
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "mpi_test.h"
+#include "sent.h"
 
 #define ROOM (5ul << 18)
 #define POOL (2 * ROOM)
@@ -20,26 +20,6 @@
 #define PART 65536
 /* Elements that nobody touches, before each part of those that differ */
 #define GAP 2
-
-/* ---- what the library sends ---- */
-
-static unsigned long sent_gpu;
-
-/* Memory of the GPU's that the test works on */
-static const struct ft_buf *gpu;
-
-int PMPI_Isend(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
-	       MPI_Request *request)
-{
-	static int (*real)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
-
-	if (!real)
-		*(void **) &real = dlsym(RTLD_NEXT, "PMPI_Isend");
-	if (gpu && (const char *) buf >= (char *) gpu->addr &&
-	    (const char *) buf < (char *) gpu->addr + POOL)
-		__atomic_fetch_add(&sent_gpu, 1, __ATOMIC_RELAXED);
-	return real(buf, count, type, dest, tag, comm, request);
-}
 
 /* ---- grids and graphs ---- */
 
@@ -283,7 +263,7 @@ static int once(struct mpi_run *run, const struct trial *trial, struct work *w, 
 	FT_TRY(out->ops->to(out->addr + ROOM, found[1], w->len));
 	w->in = in->addr + 64;
 	w->out = out->addr + ROOM + 64;
-	sent_gpu = 0;
+	mpi_sent.watched = 0;
 	trial->call->run(w);
 	FT_TRY(in->ops->from(found[0], in->addr, w->len));
 	return out->ops->from(found[1], out->addr + ROOM, w->len);
@@ -336,9 +316,10 @@ static int one_trial(struct mpi_run *run, const struct trial *trial, struct work
 		FT_TRY(once(run, trial, w, from, to, result[1]));
 		FT_TRY(compare(trial, w, from, to));
 		FT_CHECK(!from || strcmp(trial->call->name, "allgather") || !has_others(w) ||
-				 !sent_gpu == !(trial->dense && (size_t) (w->n * size) >= PART),
+				 !mpi_sent.watched ==
+					 !(trial->dense && (size_t) (w->n * size) >= PART),
 			 "Neighbor_%s, %s, %d of %s: %lu messages from the GPU",
-			 trial->call->name, trial->shape, w->n, trial->type, sent_gpu);
+			 trial->call->name, trial->shape, w->n, trial->type, mpi_sent.watched);
 	}
 	return 0;
 }
@@ -390,7 +371,8 @@ static int run_all(struct mpi_run *run)
 	MPI_Group group;
 	MPI_Comm plain;
 
-	gpu = run->kinds > 1 ? &run->pool[1].buf : NULL;
+	if (run->kinds > 1)
+		mpi_sent_watch(run->pool[1].buf.addr, POOL);
 	MPI_Comm_group(MPI_COMM_WORLD, &group);
 	MPI_Comm_create_group(MPI_COMM_WORLD, group, 0, &plain);
 	for (size_t i = 0; i < sizeof original; i += sizeof seed) {

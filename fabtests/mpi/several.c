@@ -4,11 +4,11 @@
  * messages. They end in any order, by any call that ends requests. All bytes are as MPI itself leaves them in host memory: on a
  * communicator that has no hidden one beside it.
  */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "mpi_test.h"
+#include "sent.h"
 
 #define AT_ONCE 7
 #define ROUNDS 40
@@ -20,25 +20,8 @@
 #define GAP 2
 #define LONGEST 24000
 
-/* ---- what the library sends ---- */
-
-static unsigned long sent_gpu;
-
 /* Memory of the GPU's that the test works on */
 static const struct ft_buf *gpu;
-
-int PMPI_Isend(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
-	       MPI_Request *request)
-{
-	static int (*real)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
-
-	if (!real)
-		*(void **) &real = dlsym(RTLD_NEXT, "PMPI_Isend");
-	if (gpu && (const char *) buf >= (char *) gpu->addr &&
-	    (const char *) buf < (char *) gpu->addr + POOL)
-		__atomic_fetch_add(&sent_gpu, 1, __ATOMIC_RELAXED);
-	return real(buf, count, type, dest, tag, comm, request);
-}
 
 /* ---- the calls ---- */
 
@@ -434,7 +417,7 @@ static int from_gpu(struct mpi_run *run, MPI_Comm comm)
 			w.in = gpu->addr;
 			w.out = gpu->addr + ROOM;
 			prepare(&w);
-			sent_gpu = 0;
+			mpi_sent.watched = 0;
 			MPI_Comm_dup(comm, &w.comm);
 			calls[w.call].begin(&w);
 			/* what is under way goes on, but Open MPI's own does not */
@@ -443,7 +426,7 @@ static int from_gpu(struct mpi_run *run, MPI_Comm comm)
 			MPI_Wait(&w.request, MPI_STATUS_IGNORE);
 			if (!(i && sends))
 				MPI_Comm_free(&w.comm);
-			MPI_Allreduce(&sent_gpu, &any, 1, MPI_UNSIGNED_LONG, MPI_MAX,
+			MPI_Allreduce(&mpi_sent.watched, &any, 1, MPI_UNSIGNED_LONG, MPI_MAX,
 				      MPI_COMM_WORLD);
 			FT_CHECK(run->ranks == 1 || !any == !(i && sends),
 				 "%s, %d elements: %lu messages from the GPU",
@@ -620,6 +603,8 @@ static int run_all(struct mpi_run *run)
 		memcpy(original + i, &number, sizeof number);
 	}
 	gpu = run->kinds > 1 ? &run->pool[1].buf : NULL;
+	if (run->kinds > 1)
+		mpi_sent_watch(run->pool[1].buf.addr, POOL);
 	MPI_Type_vector(3, 400, 500, MPI_INT, &vector);
 	MPI_Type_create_resized(vector, 0, 6000, &types[1]);
 	MPI_Type_commit(&types[1]);
