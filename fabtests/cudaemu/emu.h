@@ -32,9 +32,10 @@
 #define EMU_API_ALIAS(alias_name, name)                                                        \
 	extern __typeof(name) alias_name __attribute__((alias(#name))) EMU_EXPORT
 
-/* What an entry point needs before it does anything */
+/* What an entry point needs before it does anything. In a stream's host function, all from EMU_NEED_INIT on is refused */
 enum emu_need {
 	EMU_NEED_NOTHING,
+	EMU_NEED_DRIVER, /* cuInit() */
 	EMU_NEED_INIT,
 	EMU_NEED_CTX,
 };
@@ -233,7 +234,7 @@ struct emu {
 
 extern struct emu emu;
 
-/* Host functions of streams may not call the driver */
+/* The thread is in a host function of a stream */
 extern __thread bool emu_in_callback;
 
 /* fault.c */

@@ -345,11 +345,20 @@ static void test_memops(void **state)
 	ok(cuMemFree_v2(d));
 }
 
-static CUresult callback_rc;
+/* What a host function is answered */
+static struct {
+	CUresult device, query, record, write;
+	CUevent event;
+} answers;
 
 static void host_function(void *data)
 {
-	callback_rc = cuStreamQuery(NULL);
+	CUdevice device;
+
+	answers.device = cuDeviceGet(&device, 0);
+	answers.query = cuStreamQuery(stream);
+	answers.record = cuEventRecord(answers.event, stream);
+	answers.write = cuStreamWriteValue32_v2(stream, (uintptr_t) pinned, 7, 0);
 	*(uint32_t *) data += 1;
 }
 
@@ -362,11 +371,19 @@ static void test_host_functions(void **state)
 {
 	uint32_t calls = 0;
 
+	ok(cuEventCreate(&answers.event, 0));
 	ok(cuLaunchHostFunc(stream, host_function, &calls));
 	ok(cuStreamAddCallback(stream, stream_callback, &calls, 0));
 	ok(cuStreamSynchronize(stream));
 	assert_int_equal(calls, 11);
-	assert_int_equal(callback_rc, CUDA_ERROR_NOT_PERMITTED);
+	assert_int_equal(answers.device, CUDA_ERROR_NOT_PERMITTED);
+	assert_int_equal(answers.query, CUDA_ERROR_NOT_READY);
+	ok(answers.record);
+	ok(answers.write);
+	ok(cuStreamSynchronize(stream));
+	ok(cuEventQuery(answers.event));
+	assert_int_equal(*pinned, 7);
+	ok(cuEventDestroy_v2(answers.event));
 }
 
 static void test_events(void **state)

@@ -87,13 +87,12 @@ void emu_event_wait(struct emu_op *op)
 	op->wait = event->point;
 }
 
-EMU_API(cuEventRecordWithFlags, CUevent event, CUstream stream, unsigned int flags)
+static CUresult emu_event_enqueue(CUevent event, CUstream stream, unsigned int flags)
 {
 	const unsigned int external = CU_EVENT_RECORD_EXTERNAL;
 	struct emu_op *op;
 	CUresult rc;
 
-	EMU_ENTER(EMU_NEED_INIT);
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_stream_get(stream, &stream);
 	if (rc == CUDA_SUCCESS)
@@ -115,17 +114,23 @@ EMU_API(cuEventRecordWithFlags, CUevent event, CUstream stream, unsigned int fla
 	return rc;
 }
 
-EMU_API(cuEventRecord, CUevent event, CUstream stream)
+EMU_API(cuEventRecordWithFlags, CUevent event, CUstream stream, unsigned int flags)
 {
 	EMU_ENTER(EMU_NEED_INIT);
-	return cuEventRecordWithFlags(event, stream, 0);
+	return emu_event_enqueue(event, stream, flags);
+}
+
+EMU_API(cuEventRecord, CUevent event, CUstream stream)
+{
+	EMU_ENTER(EMU_NEED_DRIVER);
+	return emu_event_enqueue(event, stream, 0);
 }
 
 EMU_API(cuEventQuery, CUevent event)
 {
 	CUresult rc;
 
-	EMU_ENTER(EMU_NEED_INIT);
+	EMU_ENTER(EMU_NEED_DRIVER);
 	pthread_mutex_lock(&emu.lock);
 	rc = emu_event_check(event);
 	if (rc == CUDA_SUCCESS)

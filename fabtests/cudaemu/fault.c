@@ -194,7 +194,7 @@ CUresult emu_enter(const char *function, enum emu_need need)
 		rc = emu_fault_check(function);
 	if (rc == CUDA_SUCCESS)
 		rc = emu_broken_check();
-	if (rc == CUDA_SUCCESS && need >= EMU_NEED_INIT &&
+	if (rc == CUDA_SUCCESS && need >= EMU_NEED_DRIVER &&
 	    !__atomic_load_n(&emu.initialised, __ATOMIC_ACQUIRE))
 		rc = CUDA_ERROR_NOT_INITIALIZED;
 	if (rc == CUDA_SUCCESS && need >= EMU_NEED_INIT && emu_in_callback)

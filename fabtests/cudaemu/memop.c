@@ -51,18 +51,18 @@ static CUresult emu_memop_submit(enum emu_op_kind kind, int width, CUstream stre
 	return rc;
 }
 
-#define EMU_MEMOP(name, kind, type)                                                            \
+#define EMU_MEMOP(name, kind, type, need)                                                      \
 	EMU_API(name##_v2, CUstream stream, CUdeviceptr addr, type value, unsigned int flags)  \
 	{                                                                                      \
-		EMU_ENTER(EMU_NEED_INIT);                                                      \
+		EMU_ENTER(need);                                                               \
 		return emu_memop_submit(kind, sizeof(type), stream, addr, value, flags);       \
 	}                                                                                      \
 	EMU_API_ALIAS(name, name##_v2)
 
-EMU_MEMOP(cuStreamWriteValue32, EMU_OP_WRITE_VALUE, cuuint32_t);
-EMU_MEMOP(cuStreamWriteValue64, EMU_OP_WRITE_VALUE, cuuint64_t);
-EMU_MEMOP(cuStreamWaitValue32, EMU_OP_WAIT_VALUE, cuuint32_t);
-EMU_MEMOP(cuStreamWaitValue64, EMU_OP_WAIT_VALUE, cuuint64_t);
+EMU_MEMOP(cuStreamWriteValue32, EMU_OP_WRITE_VALUE, cuuint32_t, EMU_NEED_DRIVER);
+EMU_MEMOP(cuStreamWriteValue64, EMU_OP_WRITE_VALUE, cuuint64_t, EMU_NEED_INIT);
+EMU_MEMOP(cuStreamWaitValue32, EMU_OP_WAIT_VALUE, cuuint32_t, EMU_NEED_INIT);
+EMU_MEMOP(cuStreamWaitValue64, EMU_OP_WAIT_VALUE, cuuint64_t, EMU_NEED_INIT);
 
 /* Handles one element of a batch. *op stays NULL if the element needs no work here. */
 static CUresult emu_memop_one(CUdevice dev, const CUstreamBatchMemOpParams *p,

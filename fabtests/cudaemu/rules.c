@@ -179,6 +179,7 @@ static const struct {
 	{"attributes", rules_attributes, NULL},
 	{"captures", rules_captures, NULL},
 	{"captures, blocking", rules_captures_blocking, NULL},
+	{"host functions", rules_host, NULL},
 	{"copies", rules_copies, NULL},
 	{"copies, attribute", rules_copies_attribute, NULL},
 	{"copies, cuCtxSetFlags", rules_copies_current, NULL},

@@ -120,6 +120,7 @@ void rules_peer_end(struct rules_peer *peer);
 
 typedef void rules_part(void);
 rules_part rules_captures, rules_captures_blocking;
+rules_part rules_host;
 rules_part rules_flags, rules_attributes;
 rules_part rules_copies, rules_copies_attribute, rules_copies_current, rules_copies_active,
 	rules_copies_early, rules_copies_created;

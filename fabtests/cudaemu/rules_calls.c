@@ -75,6 +75,13 @@ CALL(device_count)
 	return cuDeviceGetCount(&v);
 }
 
+CALL(device)
+{
+	CUdevice dev;
+
+	return cuDeviceGet(&dev, 0);
+}
+
 CALL(current)
 {
 	CUcontext ctx;
@@ -126,7 +133,11 @@ CALL(primary_state)
 
 CALL(primary_set)
 {
-	return cuDevicePrimaryCtxSetFlags_v2(0, rules_primary_flags());
+	unsigned int flags;
+	int active;
+	CUresult rc = cuDevicePrimaryCtxGetState(0, &flags, &active);
+
+	return rc ? rc : cuDevicePrimaryCtxSetFlags_v2(0, flags);
 }
 
 CALL(flags_get)
@@ -404,6 +415,10 @@ CALL(to_pinned)
 {
 	return cuMemcpyAsync(AT(rules.pinned), rules.device, K(4), rules.side);
 }
+CALL(to_pinned_typed)
+{
+	return cuMemcpyDtoHAsync_v2(rules.pinned, rules.device, K(4), rules.side);
+}
 CALL(from_pinned)
 {
 	return cuMemcpyAsync(rules.device, AT(rules.pinned), K(4), rules.side);
@@ -514,6 +529,7 @@ const struct rules_call rules_calls[] = {
 	H("cuMemGetAddressRange", range),
 	C("cuDeviceGetAttribute", device_attribute),
 	C("cuDeviceGetCount", device_count),
+	C("cuDeviceGet", device),
 	C("cuCtxGetCurrent", current),
 	C("cuCtxGetDevice", current_device),
 	H("cuCtxGetId", ctx_id),
@@ -565,6 +581,7 @@ const struct rules_call rules_calls[] = {
 	H("cuStreamWriteValue32", write_value),
 	H("cuStreamBatchMemOp", batch_value),
 	H("cuMemcpyAsync(DtoH pinned)", to_pinned),
+	C("cuMemcpyDtoHAsync(pinned)", to_pinned_typed),
 	{"cuMemcpyAsync(HtoD pinned)", NULL, from_pinned, NULL, true, true},
 	W("cuMemcpyAsync(DtoH pageable)", to_pageable),
 	W("cuMemcpyAsync(HtoD pageable)", from_pageable),

@@ -364,9 +364,9 @@ EMU_API(cuStreamCreate, CUstream *out, unsigned int flags)
 }
 
 /* Opens a function that asks about a stream. It ends with the lock held. */
-static CUresult emu_stream_enter(const char *function, CUstream *stream)
+static CUresult emu_stream_enter(const char *function, enum emu_need need, CUstream *stream)
 {
-	CUresult rc = emu_enter(function, EMU_NEED_INIT);
+	CUresult rc = emu_enter(function, need);
 
 	if (rc != CUDA_SUCCESS)
 		return rc;
@@ -377,9 +377,9 @@ static CUresult emu_stream_enter(const char *function, CUstream *stream)
 	return rc;
 }
 
-#define EMU_ENTER_STREAM(stream)                                                               \
+#define EMU_ENTER_STREAM(stream, need)                                                         \
 	do {                                                                                   \
-		CUresult enter_rc = emu_stream_enter(__func__, &(stream));                     \
+		CUresult enter_rc = emu_stream_enter(__func__, need, &(stream));               \
 		if (enter_rc != CUDA_SUCCESS)                                                  \
 			return enter_rc;                                                       \
 	} while (0)
@@ -388,7 +388,7 @@ EMU_API(cuStreamDestroy_v2, CUstream stream)
 {
 	CUresult rc = CUDA_SUCCESS;
 
-	EMU_ENTER_STREAM(stream);
+	EMU_ENTER_STREAM(stream, EMU_NEED_INIT);
 	if (stream->implicit)
 		rc = CUDA_ERROR_INVALID_HANDLE;
 	else
@@ -404,7 +404,7 @@ EMU_API(cuStreamQuery, CUstream stream)
 	bool pending;
 	CUresult rc;
 
-	EMU_ENTER_STREAM(stream);
+	EMU_ENTER_STREAM(stream, EMU_NEED_DRIVER);
 	rc = emu_capture_asks_stream(stream);
 	pending = emu_stream_pending(stream);
 	if (stream == stream->ctx->legacy)
@@ -419,7 +419,7 @@ EMU_API(cuStreamSynchronize, CUstream stream)
 {
 	CUresult rc;
 
-	EMU_ENTER_STREAM(stream);
+	EMU_ENTER_STREAM(stream, EMU_NEED_INIT);
 	rc = emu_capture_asks_stream(stream);
 	if (rc == CUDA_SUCCESS) {
 		emu_stream_drain(stream);
@@ -433,7 +433,7 @@ EMU_API(cuStreamSynchronize, CUstream stream)
 #define EMU_STREAM_GETTER(name, type, expr)                                                    \
 	EMU_API(name, CUstream stream, type *out)                                              \
 	{                                                                                      \
-		EMU_ENTER_STREAM(stream);                                                      \
+		EMU_ENTER_STREAM(stream, EMU_NEED_INIT);                                       \
 		*out = (expr);                                                                 \
 		pthread_mutex_unlock(&emu.lock);                                               \
 		return CUDA_SUCCESS;                                                           \
