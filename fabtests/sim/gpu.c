@@ -169,6 +169,12 @@ static int gpu_flush(const struct dev_mem *mem)
 	return 0;
 }
 
+/* dev_by_number() is here */
+static int gpu_device(int ordinal, struct dev_mem *mem)
+{
+	return -FI_ENODEV;
+}
+
 static int gpu_host_address(const struct dev_mem *mem, void *host, void **addr)
 {
 	*addr = host;
@@ -211,7 +217,7 @@ static const struct dev_ops gpu_ops = {
 	.ipc_share = gpu_ipc_share,
 	.ipc_attach = gpu_ipc_attach,
 	.ipc_detach = gpu_ipc_detach,
-	.device = dev_none_device,
+	.device = gpu_device,
 	.device_close = dev_none_device_close,
 	.host_address = gpu_host_address,
 	.alloc = gpu_object_new,

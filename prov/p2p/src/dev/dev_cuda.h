@@ -150,13 +150,7 @@ int cuda_ctx_ordinal(const struct cuda_ctx *ctx);
 /* One of the device's that is not gone, of those that we have seen; NULL: there is none */
 struct cuda_ctx *cuda_ctx_known(int ordinal);
 
-/*
- * dev_cuda_ctx.c. The primary context of a device, which there is from now on. NULL: it cannot be had, which is
- * logged
- */
-struct cuda_ctx *cuda_ctx_primary(int ordinal);
-
-/* The same, which there is until cuda_ctx_drop() */
+/* dev_cuda_ctx.c. The primary context of a device, there until cuda_ctx_drop(). NULL: it cannot be had, which is logged */
 struct cuda_ctx *cuda_ctx_retain(int ordinal);
 
 /* The context in which memory of the device that belongs to none is worked on. NULL: as above */

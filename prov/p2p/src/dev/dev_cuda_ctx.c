@@ -63,12 +63,10 @@ struct cuda_ctx *cuda_ctx_retain(int ordinal)
 	return ctx;
 }
 
-struct cuda_ctx *cuda_ctx_primary(int ordinal)
+static struct cuda_ctx *cuda_ctx_primary(int ordinal)
 {
 	struct cuda_ctx *ctx;
 
-	if (ordinal < 0 || ordinal >= CUDA_DEVICES_MAX)
-		return NULL;
 	process_lock(PROCESS_CONTEXTS);
 	ctx = cuda_retained[ordinal];
 	/* who resets it may retain it no more, and have virtual memory all the same */

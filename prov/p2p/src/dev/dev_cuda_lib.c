@@ -282,9 +282,8 @@ int cuda_init(void)
 int cuda_pin(const struct dev_mem *mem, void *addr, size_t len)
 {
 	struct cuda_gate gate;
-	int ret;
+	int ret = cuda_enter(mem->ctx, &gate);
 
-	ret = cuda_enter(mem->ctx, &gate);
 	if (ret)
 		return ret;
 	ret = cuda_check(gate.cu->host_register(addr, len,

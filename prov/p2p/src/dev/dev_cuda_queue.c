@@ -169,9 +169,8 @@ int cuda_queue_open(const struct dev_mem *mem, bool asks, struct dev_queue **bas
 	void *page;
 	struct cuda_gate gate;
 	bool pinned;
-	int ret;
+	int ret = cuda_enter(mem->ctx, &gate);
 
-	ret = cuda_enter(mem->ctx, &gate);
 	if (ret)
 		return ret;
 	ret = -FI_ENOMEM;
@@ -238,9 +237,8 @@ int cuda_queue_copy(struct dev_queue *base, void *dst, const void *src, size_t l
 {
 	struct cuda_queue *queue = (struct cuda_queue *) base;
 	struct cuda_gate gate;
-	int ret;
+	int ret = cuda_enter(base->ctx, &gate);
 
-	ret = cuda_enter(base->ctx, &gate);
 	if (ret)
 		return ret;
 	ret = cuda_check(gate.cu->copy_async((CUdeviceptr) (uintptr_t) dst,
@@ -265,9 +263,8 @@ int cuda_queue_rows(struct dev_queue *base, void *dst, const void *src, size_t l
 		.Height = rows,
 	};
 	struct cuda_gate gate;
-	int ret;
+	int ret = cuda_enter(base->ctx, &gate);
 
-	ret = cuda_enter(base->ctx, &gate);
 	if (ret)
 		return ret;
 	ret = cuda_check(gate.cu->copy_rows(&copy, queue->stream), "cuMemcpy2DAsync");
@@ -280,9 +277,8 @@ int cuda_queue_kernel(struct dev_queue *base, void *kernel, void **args, unsigne
 {
 	struct cuda_queue *queue = (struct cuda_queue *) base;
 	struct cuda_gate gate;
-	int ret;
+	int ret = cuda_enter(base->ctx, &gate);
 
-	ret = cuda_enter(base->ctx, &gate);
 	if (ret)
 		return ret;
 	ret = cuda_check(gate.cu->launch(kernel, blocks, 1, 1, threads, 1, 1, 0, queue->stream,
@@ -327,9 +323,8 @@ int cuda_queue_batch(struct dev_queue *base, const struct dev_copy *copies, size
 	struct cuda_queue *queue = (struct cuda_queue *) base;
 	struct cuda_gate gate;
 	bool batch;
-	int ret;
+	int ret = cuda_enter(base->ctx, &gate);
 
-	ret = cuda_enter(base->ctx, &gate);
 	if (ret)
 		return ret;
 	batch = gate.cu->copy_batch || gate.cu->copy_batch_12;
@@ -460,9 +455,8 @@ int cuda_queue_mark(struct dev_queue *base)
 	struct cuda_queue *queue = (struct cuda_queue *) base;
 	uint32_t mark = base->marked + 1;
 	struct cuda_gate gate;
-	int ret;
+	int ret = cuda_enter(base->ctx, &gate);
 
-	ret = cuda_enter(base->ctx, &gate);
 	if (ret)
 		return ret;
 	if (queue->reached_dev) {

@@ -86,11 +86,6 @@ void dev_none_ipc_detach(void *addr, size_t size)
 
 /* ---- for what the device starts ---- */
 
-int dev_none_device(int ordinal, struct dev_mem *mem)
-{
-	return -FI_ENOSYS;
-}
-
 void dev_none_device_close(void *ctx)
 {
 }
@@ -98,15 +93,6 @@ void dev_none_device_close(void *ctx)
 int dev_none_host_address(const struct dev_mem *mem, void *host, void **addr)
 {
 	return -FI_ENOSYS;
-}
-
-int dev_none_alloc(const struct dev_mem *mem, const void *init, size_t len, void **addr)
-{
-	return -FI_ENOSYS;
-}
-
-void dev_none_free(const struct dev_mem *mem, void *addr)
-{
 }
 
 int dev_none_window_open(const struct dev_mem *mem, size_t len, struct dev_window *window)

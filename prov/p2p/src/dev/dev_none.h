@@ -25,11 +25,8 @@ int dev_none_ipc_share(const struct dev_mem *mem, int *fd, const char **why);
 int dev_none_ipc_attach(const struct dev_mem *mem, int fd, size_t size, void **addr,
 			const char **why);
 void dev_none_ipc_detach(void *addr, size_t size);
-int dev_none_device(int ordinal, struct dev_mem *mem);
 void dev_none_device_close(void *ctx);
 int dev_none_host_address(const struct dev_mem *mem, void *host, void **addr);
-int dev_none_alloc(const struct dev_mem *mem, const void *init, size_t len, void **addr);
-void dev_none_free(const struct dev_mem *mem, void *addr);
 int dev_none_window_open(const struct dev_mem *mem, size_t len, struct dev_window *window);
 void dev_none_window_close(const struct dev_mem *mem, struct dev_window *window);
 int dev_none_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_step *steps,

@@ -344,7 +344,8 @@ void rndv_announced(struct xfer_ep *ep, struct xfer_req *req, const struct wire_
 	rndv_arrival_known(arrival);
 }
 
-void rndv_arrival_lost(struct xfer_arrival *arrival, struct xfer_ep *ep, int status)
+/* It will not be announced, for the reason @status. Whatever waits for that ends. */
+static void rndv_arrival_lost(struct xfer_arrival *arrival, struct xfer_ep *ep, int status)
 {
 	xfer_assert_locked(ep->xfer);
 	rndv_arrival_fail(arrival, ep, status);

@@ -72,9 +72,6 @@ void rndv_arrival_bind(struct xfer_arrival *arrival, struct xfer_ep *ep);
 void rndv_arrival_announce(struct xfer_arrival *arrival, struct xfer_ep *ep,
 			   const struct wire_msg *msg);
 
-/* It will not be announced, for the reason @status. Whatever waits for that ends. */
-void rndv_arrival_lost(struct xfer_arrival *arrival, struct xfer_ep *ep, int status);
-
 /*
  * Finds or makes the arrival of a marker that has come. @ready is called when the announcement is here, too.
  * NULL: that cannot be, and @err is FI_ENOMEM, or FI_EIO for a second marker.
