@@ -99,7 +99,7 @@ static int enqueue_make(MPI_Info info, struct p2p_mpi_stream *stream, const char
 	if (!enqueue_handle(info, &stream->stream))
 		return MPI_ERR_INFO_VALUE;
 	*why = "no GPU is current in this thread, as it is after cudaSetDevice()";
-	if (!dev_current(&stream->mem))
+	if (dev_current(&stream->mem) <= 0)
 		return MPI_ERR_OTHER;
 	*why = "there is no pinned memory for a stream";
 	if (!enqueue_pin(stream, why))

@@ -181,7 +181,7 @@ static int gpu_host_address(const struct dev_mem *mem, void *host, void **addr)
 	return 0;
 }
 
-static bool gpu_current(struct dev_mem *mem);
+static int gpu_current(struct dev_mem *mem);
 
 static const char *const gpu_modules[] = {"sim_peermem", NULL};
 
@@ -237,10 +237,10 @@ static int gpu_find(const void *addr, struct dev_mem *mem)
 	return gpu_mem_find(&gpu_ops, addr, mem);
 }
 
-static bool gpu_current(struct dev_mem *mem)
+static int gpu_current(struct dev_mem *mem)
 {
 	gpu_mem_device(&gpu_ops, mem);
-	return true;
+	return 1;
 }
 
 /* ---- in the place of dev/dev.c ---- */
@@ -263,9 +263,14 @@ int dev_find(const void *addr, struct dev_mem *mem)
 	return gpu_find(addr, mem);
 }
 
-bool dev_current(struct dev_mem *mem)
+int dev_current(struct dev_mem *mem)
 {
 	return gpu_current(mem);
+}
+
+bool dev_lend(void *(*run)(void *arg), void *arg)
+{
+	return false;
 }
 
 bool dev_hosts(int iface, const void *addr)

@@ -67,7 +67,7 @@ static void *current(void)
 {
 	struct dev_mem mem;
 
-	assert_true(dev_current(&mem));
+	assert_int_equal(dev_current(&mem), 1);
 	return mem.ctx;
 }
 

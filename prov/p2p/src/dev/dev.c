@@ -11,6 +11,7 @@
 #include "dev/dl.h"
 #include "base/log.h"
 #include "base/process.h"
+#include "base/thread.h"
 
 static const struct {
 	const struct dev_ops *ops;
@@ -140,13 +141,29 @@ int dev_find(const void *addr, struct dev_mem *mem)
 	return ret;
 }
 
-bool dev_current(struct dev_mem *mem)
+int dev_current(struct dev_mem *mem)
 {
-	for (int i = 0; dev_active() && dev_backends[i]; i++) {
-		if (dev_backends[i]->current(mem))
-			return true;
-	}
-	return false;
+	int ret = 0;
+
+	for (int i = 0; !ret && dev_active() && dev_backends[i]; i++)
+		ret = dev_backends[i]->current(mem);
+	return ret;
+}
+
+/* A thread that was served once is none of the runtime's own, which run host functions */
+bool dev_lend(void *(*run)(void *arg), void *arg)
+{
+	static __thread bool served;
+	struct dev_mem mem;
+	pthread_t thread;
+
+	if (p2p_likely(served))
+		return false;
+	served = thread_is_ours() || dev_current(&mem) >= 0;
+	if (served || thread_start(&thread, "p2p_lent", run, arg))
+		return false;
+	pthread_join(thread, NULL);
+	return true;
 }
 
 /* The runtime @iface in this process, or NULL */

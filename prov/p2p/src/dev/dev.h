@@ -120,8 +120,8 @@ struct dev_step {
  *		memory, pinned or not, or the application has not initialised the runtime itself.
  *		Negative: the runtime does not say, and nobody may take it for host memory
  * @hosts:	is @addr host memory that the application has from this runtime, or has pinned by it?
- * @current:	fills @mem with no more than the device that this thread uses now: false if it uses
- *		none, or that is not known
+ * @current:	fills @mem with no more than the device that this thread uses now, and returns 1. 0: it uses
+ *		none, or that is not known. Negative: in a stream's host function, the runtime serves nobody
  * @gone:	is the context @ctx gone, as it was destroyed or reset, and all that was opened and pinned
  *		in it? Memory of it has another @ctx then
  * @sync:	has all copies that the application believes done be visible to our queues from now on, in
@@ -201,7 +201,7 @@ struct dev_ops {
 	int (*init)(void);
 	int (*find)(const void *addr, struct dev_mem *mem);
 	bool (*hosts)(const void *addr);
-	bool (*current)(struct dev_mem *mem);
+	int (*current)(struct dev_mem *mem);
 	bool (*gone)(const void *ctx);
 	void (*sync)(void);
 	bool (*settle)(const struct dev_mem *mem);
@@ -308,8 +308,11 @@ P2P_GLANCE bool dev_glance(void)
 /* Finds the runtime and the allocation of a device address: what dev_ops.find of that runtime says, or 0. */
 int dev_find(const void *addr, struct dev_mem *mem);
 
-/* The device that this thread uses now, in @mem; false if it uses none */
-bool dev_current(struct dev_mem *mem);
+/* The device that this thread uses now, in @mem: as dev_ops.current of the runtime that says more than 0 */
+int dev_current(struct dev_mem *mem);
+
+/* In a stream's host function: has a thread of ours do @run, and waits for its end. False: the caller can do it itself */
+bool dev_lend(void *(*run)(void *arg), void *arg);
 
 /* Is @addr host memory of the runtime @iface? As dev_ops.hosts; false if there is no such runtime */
 bool dev_hosts(int iface, const void *addr);

@@ -141,16 +141,20 @@ static bool cuda_hosts(const void *addr)
 	       type == CU_MEMORYTYPE_HOST;
 }
 
-static bool cuda_current(struct dev_mem *mem)
+static int cuda_current(struct dev_mem *mem)
 {
-	struct cuda_ctx *ctx = cuda_ctx_current();
+	CUcontext handle = NULL;
+	struct cuda_ctx *ctx;
 
+	if (cuda.ctx_get_current(&handle) == CUDA_ERROR_NOT_PERMITTED)
+		return -FI_EPERM;
+	ctx = handle ? cuda_ctx_of(handle) : NULL;
 	if (!ctx || cuda_ctx_ordinal(ctx) < 0)
-		return false;
+		return 0;
 	*mem = (struct dev_mem){.ops = &dev_cuda_ops,
 				.ctx = ctx,
 				.ordinal = cuda_ctx_ordinal(ctx)};
-	return true;
+	return 1;
 }
 
 static int cuda_device(int ordinal, struct dev_mem *mem)

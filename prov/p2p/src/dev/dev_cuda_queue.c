@@ -12,8 +12,8 @@
  * cuPointerGetAttributes		each buffer		reads the driver's tables
  * cuMemGetAddressRange (*)		virtual memory		the same
  * cuDeviceGetAttribute (*)		NICs, new memory	the same
- * cuCtxGetCurrent, -GetDevice (*),	around other calls	state of the calling thread
- *	-PushCurrent, -PopCurrent,
+ * cuCtxGetCurrent, -GetDevice (*),	around other calls,	state of the calling thread
+ *	-PushCurrent, -PopCurrent,	once a thread
  *	cuThreadExchangeStreamCaptureMode (*)
  * cuCtxGetId (*)			the same, each buffer	a number of the context, in 12 ns
  * cuDevicePrimaryCtxRetain,		virtual memory, once	the context is there. If the device has none at

@@ -8,9 +8,9 @@ void dev_none_sync(void)
 {
 }
 
-bool dev_none_current(struct dev_mem *mem)
+int dev_none_current(struct dev_mem *mem)
 {
-	return false;
+	return 0;
 }
 
 bool dev_none_gone(const void *ctx)

@@ -9,7 +9,7 @@
 #include "dev/dev.h"
 
 void dev_none_sync(void);
-bool dev_none_current(struct dev_mem *mem);
+int dev_none_current(struct dev_mem *mem);
 bool dev_none_gone(const void *ctx);
 int dev_none_copy_short(const struct dev_mem *mem, void *dst, const void *src, size_t len);
 int dev_none_node(const struct dev_mem *mem);

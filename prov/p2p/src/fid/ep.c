@@ -144,7 +144,7 @@ static void ep_meet_device(struct p2p_ep *ep)
 	struct dev_mem mem;
 
 	domain_meet_devices(ep->domain, ep->caps);
-	if (!(ep->caps & (FI_HMEM | FI_P2P)) || !dev_current(&mem))
+	if (!(ep->caps & (FI_HMEM | FI_P2P)) || dev_current(&mem) <= 0)
 		return;
 	p2p_lock_take(&xfer->lock);
 	xfer_ready(xfer, &mem);

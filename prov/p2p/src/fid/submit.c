@@ -301,10 +301,28 @@ static P2P_NOINLINE ssize_t submit_atomic(struct p2p_ep *ep, struct p2p_op *op)
 	return -FI_EOPNOTSUPP;
 }
 
+struct submit_lent {
+	struct p2p_ep *ep;
+	struct p2p_op *op;
+	ssize_t ret;
+};
+
+static void *submit_lent(void *arg)
+{
+	struct submit_lent *lent = arg;
+
+	lent->ret = ep_submit(lent->ep, lent->op);
+	return NULL;
+}
+
 ssize_t ep_submit(struct p2p_ep *ep, struct p2p_op *op)
 {
-	int ret = op->call == OP_FLAGGED ? flags_take(ep, op) : 0;
+	struct submit_lent lent = {ep, op, 0};
+	int ret;
 
+	if (dev_lend(submit_lent, &lent))
+		return lent.ret;
+	ret = op->call == OP_FLAGGED ? flags_take(ep, op) : 0;
 	if (p2p_unlikely(ret))
 		return ret;
 	switch (op->type) {

@@ -124,7 +124,7 @@ static int stream_dev_get(struct p2p_domain *domain, struct stream_dev **found)
 	struct dev_mem mem;
 	int ret = 0;
 
-	if (!dev_current(&mem))
+	if (dev_current(&mem) <= 0)
 		return -FI_ENODEV;
 	process_lock(PROCESS_STREAMS);
 	LIST_FOREACH(export, &domain->exports, entry) {

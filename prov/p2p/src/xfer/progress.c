@@ -136,11 +136,20 @@ void xfer_progress_copied(struct xfer *xfer)
 	xfer_progress_yield(xfer);
 }
 
+/* A pass of a host function's begins copies, which the driver does not let it */
+static void *xfer_progress_lent(void *xfer)
+{
+	xfer_progress(xfer);
+	return NULL;
+}
+
 bool xfer_cq_progress(struct xfer_cq *cq)
 {
 	struct xfer *xfer = cq->xfer;
 	bool moved;
 
+	if (dev_lend(xfer_progress_lent, xfer))
+		return true;
 	p2p_lock_take(&xfer->lock);
 	xfer->passing = true;
 	xfer_progress_copies(xfer);
@@ -155,6 +164,8 @@ bool xfer_cq_progress(struct xfer_cq *cq)
 
 void xfer_progress(struct xfer *xfer)
 {
+	if (dev_lend(xfer_progress_lent, xfer))
+		return;
 	p2p_lock_take(&xfer->lock);
 	xfer_progress_locked(xfer);
 	p2p_lock_drop(&xfer->lock);

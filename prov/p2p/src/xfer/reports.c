@@ -167,11 +167,30 @@ static bool xfer_take_locked(struct xfer_cq *cq, const struct core_comp *comp)
 	return true;
 }
 
+/* What xfer_take() was called with, and returns */
+struct xfer_lent {
+	struct xfer_cq *cq;
+	const struct core_comp *comp;
+	struct core_comp *report;
+	enum xfer_taken taken;
+};
+
+static void *xfer_take_lent(void *arg)
+{
+	struct xfer_lent *lent = arg;
+
+	lent->taken = xfer_take(lent->cq, lent->comp, lent->report);
+	return NULL;
+}
+
 enum xfer_taken xfer_take(struct xfer_cq *cq, const struct core_comp *comp,
 			  struct core_comp *report)
 {
+	struct xfer_lent lent = {cq, comp, report, XFER_PLAIN};
 	enum xfer_taken taken;
 
+	if (dev_lend(xfer_take_lent, &lent))
+		return lent.taken;
 	p2p_lock_take(&cq->xfer->lock);
 	cq->reader = report;
 	taken = xfer_take_locked(cq, comp) ? XFER_TAKEN : XFER_PLAIN;
