@@ -347,16 +347,37 @@ static int mirror_lane(struct mirror *mirror, struct lane **lane, const char **w
 	return MPI_ERR_BUFFER;
 }
 
+/* What mirror_copy() was called with, and returns */
+struct mirror_lent {
+	struct mirror *mirror;
+	bool out;
+	const char **why;
+	int ret;
+};
+
+/* In a stream's host function the driver begins no copies: there a thread of ours does this */
+static void *mirror_copy_lent(void *arg)
+{
+	struct mirror_lent *lent = arg;
+	struct mirror_copy copy = {.mirror = lent->mirror, .out = lent->out};
+
+	lent->ret = mirror_lane(lent->mirror, &copy.lane, lent->why);
+	if (lent->ret != MPI_SUCCESS)
+		return NULL;
+	lent->ret = mirror_best(&copy);
+	*lent->why = copy.why;
+	if (copy.lane)
+		lent->ret = lane_close(copy.lane, lent->ret, lent->why);
+	return NULL;
+}
+
 static int mirror_copy(struct mirror *mirror, bool out, const char **why)
 {
-	struct mirror_copy copy = {.mirror = mirror, .out = out};
-	int ret = mirror_lane(mirror, &copy.lane, why);
+	struct mirror_lent lent = {mirror, out, why, MPI_SUCCESS};
 
-	if (ret != MPI_SUCCESS)
-		return ret;
-	ret = mirror_best(&copy);
-	*why = copy.why;
-	return copy.lane ? lane_close(copy.lane, ret, why) : ret;
+	if (!dev_lend(mirror_copy_lent, &lent))
+		mirror_copy_lent(&lent);
+	return lent.ret;
 }
 
 int mirror_fill(struct mirror *mirror, const char **why)

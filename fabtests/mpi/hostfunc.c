@@ -83,6 +83,36 @@ static int run_begun(struct mpi_run *run, struct launcher *launcher, size_t len)
 	return mpi_msg_check(from, &from->rx, &begun.status[0]);
 }
 
+#define GAPS 1000
+
+/* What it receives goes through host memory, as there are gaps in its place on the GPU. */
+static int run_gaps(struct mpi_run *run, struct launcher *launcher)
+{
+	const int next = (run->rank + 1) % run->ranks,
+		  last = (run->rank + run->ranks - 1) % run->ranks;
+	const struct ft_buf *gpu = &run->pool[run->kinds - 1].buf;
+	int sent[GAPS], got[2 * GAPS] = {0};
+	struct begun begun = {.ret = MPI_ERR_OTHER};
+	MPI_Datatype type;
+
+	mpi_stage(run, "GPU memory with gaps");
+	FT_TRY(gpu->ops->to(gpu->addr, got, sizeof(got)));
+	for (int i = 0; i < GAPS; i++)
+		sent[i] = 1 + run->rank * GAPS + i;
+	MPI_Type_vector(GAPS, 1, 2, MPI_INT, &type);
+	MPI_Type_commit(&type);
+	MPI_Irecv(gpu->addr, 1, type, last, 0, MPI_COMM_WORLD, &begun.requests[0]);
+	MPI_Isend(sent, GAPS, MPI_INT, next, 0, MPI_COMM_WORLD, &begun.requests[1]);
+	FT_TRY(host_function(launcher, end_in_host_function, &begun));
+	FT_CHECK(begun.ret == MPI_SUCCESS, "MPI_Waitall returned %d", begun.ret);
+	FT_TRY(gpu->ops->from(got, gpu->addr, sizeof(got)));
+	for (int i = 0; i < 2 * GAPS; i++)
+		FT_CHECK(got[i] == (i % 2 ? 0 : 1 + last * GAPS + i / 2), "element %d is %d", i,
+			 got[i]);
+	MPI_Type_free(&type);
+	return 0;
+}
+
 static char *mapping(void)
 {
 	void *memory =
@@ -123,6 +153,7 @@ static int run_all(struct mpi_run *run)
 	FT_TRY(run_host(run, &launcher));
 	for (size_t i = 0; i < mpi_test_size_count; i++)
 		FT_TRY(run_begun(run, &launcher, mpi_test_sizes[i]));
+	FT_TRY(run_gaps(run, &launcher));
 	CU(stream_destroy(launcher.stream));
 	return 0;
 }
