@@ -674,10 +674,11 @@ static bool multi_take(unsigned int node, const struct fi_cq_err_entry *entry)
 static struct op *op_by_context(const void *context, unsigned int *end)
 {
 	const uintptr_t offset = (uintptr_t) context - (uintptr_t) ops;
-	struct op *op = &ops[offset / sizeof *ops];
+	struct op *op;
 
 	if (offset >= op_count * sizeof *ops)
 		return NULL;
+	op = &ops[offset / sizeof *ops];
 	*end = context == &op->ends[1].context;
 	return context == &op->ends[*end].context ? op : NULL;
 }
