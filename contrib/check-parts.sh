@@ -731,6 +731,7 @@ part_asan() {
 	# glibc's blocks of thread-local memory are guessed at by what lies before them, which now
 	# and then is taken for an address that the leak check dies of
 	local options=detect_stack_use_after_return=1:intercept_tls_get_addr=0 units
+	local others='^fabtests/sim/'
 
 	export ASAN_OPTIONS=detect_leaks=1:$options
 	export UBSAN_OPTIONS=print_stacktrace=1
@@ -739,14 +740,14 @@ part_asan() {
 	build asan CFLAGS='-O1 -Wno-maybe-uninitialized' CXXFLAGS=-O1 --enable-debug --enable-asan --enable-ubsan \
 		--with-cuda=own --with-rocm=own
 	slow=3
-	# scripts have no memory of ours
+	# scripts have no memory of ours. The sanitizers make the state of a simulated process a hundred times as long, which
+	# is copied at each step: worlds take seconds
+	[ -n "$all" ] || others+='|^util/tools/'
 	# shellcheck disable=SC2016 # make's
 	mapfile -t units < <(make -s -C "$base/asan" --eval='names: ; @printf "%s\n" $(TESTS)' names |
-		grep -v -e '^util/tools/' -e '^fabtests/sim/')
-	[ -z "$all" ] || units=()
+		grep -Ev "$others")
 	unit asan "${units[@]}"
-	# each takes seconds here
-	test_that "simulated worlds, asan" "$base/asan/fabtests/sim/p2p_sim" --seeds 1-6
+	test_that "simulated worlds, asan" "$base/asan/fabtests/sim/p2p_sim" --seeds "1-${all:+3}6"
 	# what is left out measures, is as another one, or is about order and time, not about memory. What is unloaded has
 	# no names in reports
 	leave_out "$repeated_but_stress|$composed|^(unpinned-rma|lanes-host|xpu-few|autoprogress|foreign)$|$slow_alone" \
