@@ -303,6 +303,7 @@ installed_files='
 	include/rdma/fi_p2p_xpu.h
 	include/rdma/fi_p2p_xpu_abi.h
 	include/rdma/fi_p2p_xpu_device.h
+	include/rdma/fi_p2p_xpu_mapped.h
 	include/rdma/fi_p2p_xpu_port.h
 	include/rdma/fi_p2p_xpu_ring.h
 	share/man/man3/fi_p2p_buffer.3

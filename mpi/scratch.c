@@ -54,7 +54,7 @@ static struct scratch_block *scratch_new(const struct dev_mem *mem, size_t size)
 		free(block);
 		return NULL;
 	}
-	if (mem->ops->alloc(&block->held, NULL, size, &addr)) {
+	if (mem->ops->alloc(&block->held, size, &addr)) {
 		scratch_drop(block);
 		return NULL;
 	}

@@ -47,6 +47,7 @@
 	hipFuncGetAttributes(about, (const void *) (kernel))
 #define cudaHostRegister hipHostRegister
 #define cudaHostRegisterMapped hipHostRegisterMapped
+#define cudaHostUnregister hipHostUnregister
 #define __nanosleep(ns) __builtin_amdgcn_s_sleep(1)
 #else
 #include <cuda_runtime.h>

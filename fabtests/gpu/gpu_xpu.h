@@ -33,6 +33,7 @@ static inline int gpu_sync(int value)
 	(blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * (uint64_t) blockIdx.z))
 #define FI_P2P_XPU_THREAD                                                                      \
 	(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * (uint64_t) threadIdx.z))
+#define FI_P2P_XPU_THREADS (blockDim.x * blockDim.y * blockDim.z)
 #define FI_P2P_XPU_LANES 32U
 #define FI_P2P_XPU_SYNC_BLOCK(value) gpu_sync(value)
 /* blocks of these tests are one warp */

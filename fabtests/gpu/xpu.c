@@ -56,8 +56,8 @@ static int check(struct xpu_side *side, const struct ft_buf *buf, const char *wh
 			content(!side->proc->rank, i / args->count, i % args->count);
 
 		FT_CHECK(scratch[at] == expected,
-			 "%s: byte %zu of message %" PRIu64 " is 0x%02x, not 0x%02x", what,
-			 at % args->len, i, scratch[at], expected);
+			 "%s: byte %zu of %zu of message %" PRIu64 " is 0x%02x, not 0x%02x",
+			 what, at % args->len, (size_t) args->len, i, scratch[at], expected);
 	}
 	return 0;
 }
@@ -76,13 +76,25 @@ static int scene_begin(struct xpu_side *side, uint64_t count, size_t len)
 	return ft_meet_all(side->proc);
 }
 
+/* All that kernels have posted in a scene is counted: the next one begins with that count. */
+static int await_count(struct xpu_side *side, uint64_t operations)
+{
+	while (fi_cntr_read(side->tx) < side->args.base + operations) {
+		FT_CHECK(!fi_cntr_readerr(side->tx), "a put or a signal has failed");
+		FT_TRY(ft_idle(&side->ctx));
+	}
+	return 0;
+}
+
 static int scene_writes(struct xpu_side *side, size_t len, unsigned int threads)
 {
 	static const enum xpu_kernel kernels[] = {XPU_WRITE, XPU_PUT, XPU_SIGNAL};
+	static const uint64_t operations[] = {COUNT, COUNT + 1, 2 * COUNT};
 
 	for (size_t i = 0; i < FT_COUNT(kernels); i++) {
 		FT_TRY(scene_begin(side, COUNT, len));
 		FT_TRY(xpu_side_run(side, kernels[i], threads, NULL));
+		FT_TRY(await_count(side, BLOCKS * operations[i]));
 		FT_TRY(ft_meet_all(side->proc));
 		FT_TRY(check(side, &side->in, "written"));
 	}
@@ -184,11 +196,7 @@ static int scene_near(struct xpu_side *side, struct near *near, size_t len, bool
 		    : near_check(side, &side->in, &near->words));
 	if (side->device < 0)
 		FT_CHECK(!xpu_join(side->device), "threads that signal");
-	/* the peer may see a signal before it is counted here, and the next scene begins with that count */
-	while (fi_cntr_read(side->tx) < args->base + 2 * BLOCKS * args->count) {
-		FT_CHECK(!fi_cntr_readerr(side->tx), "a put or a signal has failed");
-		FT_TRY(ft_idle(&side->ctx));
-	}
+	FT_TRY(await_count(side, 2 * BLOCKS * args->count));
 	args->target = target;
 	args->signal_target = signal_target;
 	args->scope = FI_XPU_WORK_GROUP;
@@ -318,6 +326,97 @@ static int scene_close(struct xpu_side *side)
 	return scene_messages(side, 8, 1);
 }
 
+/* ---- memory that kernels store to themselves ---- */
+
+static int refuse_host(struct xpu_side *side)
+{
+	unsigned char share[FI_P2P_XPU_SHARE];
+	size_t len = sizeof(share);
+	int ret = side->xpu->mr_share(side->in.mr, share, &len);
+
+	FT_CHECK(ret == -FI_EOPNOTSUPP, "kernels are to map memory of the host: %d", ret);
+	return 0;
+}
+
+/* What suits no target, or another one */
+static int refuse_shares(struct xpu_side *side)
+{
+	const uint32_t number = side->args.target;
+	unsigned char share[FI_P2P_XPU_SHARE];
+	struct fi_p2p_xpu_ops *xpu = side->xpu;
+	size_t len = 0;
+
+	FT_CHECK(xpu->mr_share(side->in.mr, NULL, &len) == -FI_ETOOSMALL && len &&
+			 len <= sizeof(share),
+		 "a share fits no room, of %zu bytes", len);
+	FT_TRY(xpu->mr_share(side->in.mr, share, &len));
+	FT_CHECK(xpu->target_map(side->ctx.ep, number, share, len) == -FI_EKEYREJECTED,
+		 "a share of another region's");
+	FT_CHECK(xpu->target_map(side->ctx.ep, number, share, len - 1) == -FI_EINVAL,
+		 "a share that is too short");
+	FT_CHECK(xpu->target_map(side->ctx.ep, number + 2, share, len) == -FI_EINVAL,
+		 "a target that there is not");
+	share[0] ^= 1;
+	FT_CHECK(xpu->target_map(side->ctx.ep, number, share, len) == -FI_EINVAL,
+		 "what is no share");
+	return 0;
+}
+
+/* A put that leaves the peer's memory fails at once, and nothing of it is counted. */
+static int refuse_outside(struct xpu_side *side)
+{
+	uint64_t result;
+
+	side->args.blocks = 1;
+	side->args.count = 1;
+	side->args.len = side->in.size + 1;
+	FT_TRY(xpu_side_run(side, XPU_NEAR, 1, &result));
+	FT_CHECK(result == FI_EINVAL, "a put beyond mapped memory: %" PRIu64, result);
+	return ft_meet_all(side->proc);
+}
+
+/* Many of one thread's, if the proxy posts them */
+static int scene_burst(struct xpu_side *side, size_t len, bool mapped)
+{
+	struct xpu_args *args = &side->args;
+	uint64_t result[BLOCKS];
+
+	FT_TRY(scene_begin(side, COUNT, len));
+	args->blocks = 1;
+	FT_TRY(xpu_side_run(side, XPU_BURST, 1, result));
+	FT_CHECK(!result[0] == mapped, "a burst, where memory %s mapped",
+		 mapped ? "is" : "is not");
+	FT_TRY(await_count(side, mapped ? 0 : args->count));
+	FT_TRY(ft_meet_all(side->proc));
+	args->count = 1;
+	return mapped ? 0 : check(side, &side->in, "put in a burst");
+}
+
+/* Puts and signals are there, and counted, as if the proxy had posted them. */
+static int scene_mapped(struct xpu_side *side, uint64_t flags, unsigned int threads)
+{
+	static const size_t lens[] = {1, 8, 77, 4096, LARGEST};
+	const char *path = getenv("FI_P2P_PATH");
+	const bool near = !path || strcmp(path, "stage");
+	bool can;
+
+	if (side->device < 0)
+		return refuse_host(side);
+	FT_TRY(refuse_shares(side));
+	FT_TRY(xpu_side_map(side, &can));
+	FT_CHECK(can == near, "memory %s mapped", can ? "is" : "is not");
+	for (size_t i = 0; i < FT_COUNT(lens); i++) {
+		FT_TRY(scene_writes(side, lens[i], threads));
+		side->args.scope = FI_XPU_SUBGROUP;
+		FT_TRY(scene_writes(side, lens[i], threads));
+		side->args.scope = FI_XPU_WORK_GROUP;
+		if (flags)
+			FT_TRY(scene_burst(side, lens[i], near));
+	}
+	FT_TRY(scene_atomics(side, threads));
+	return near ? refuse_outside(side) : 0;
+}
+
 static int scenes(struct ft_proc *proc, uint64_t flags)
 {
 	static const size_t lens[] = {1, 8, 4096, LARGEST};
@@ -326,6 +425,8 @@ static int scenes(struct ft_proc *proc, uint64_t flags)
 	struct near near;
 
 	FT_TRY(xpu_side_open(&side, proc, flags, BLOCKS * COUNT * LARGEST, BLOCKS, false));
+	FT_TRY(scene_mapped(&side, flags, threads));
+	/* a target that cannot be mapped: the proxy posts to its peer again */
 	FT_TRY(near_open(&side, &near));
 	for (size_t i = 0; i < FT_COUNT(lens); i++) {
 		FT_TRY(scene_writes(&side, lens[i], threads));
@@ -371,6 +472,28 @@ static int aliases(struct ft_proc *proc)
 	return xpu_side_close(&side);
 }
 
+/* A kernel that stores itself goes on when the owner has closed the region. */
+static int closed(struct ft_proc *proc)
+{
+	struct xpu_side side = {0};
+	bool can;
+
+	if (proc->opts.iface == FI_HMEM_SYSTEM)
+		return 0;
+	FT_TRY(xpu_side_open(&side, proc, 0, BLOCKS * COUNT * LARGEST, BLOCKS, false));
+	FT_TRY(xpu_side_map(&side, &can));
+	if (can) {
+		FT_TRY(fi_close(&side.in.mr->fid));
+		side.in.mr = NULL;
+		FT_TRY(scene_begin(&side, COUNT, LARGEST));
+		FT_TRY(xpu_side_run(&side, XPU_SIGNAL, 1, NULL));
+		FT_TRY(await_count(&side, 2 * BLOCKS * COUNT));
+		FT_TRY(ft_meet_all(proc));
+		FT_TRY(check(&side, &side.in, "put to a closed region"));
+	}
+	return xpu_side_close(&side);
+}
+
 static int run(struct ft_proc *proc)
 {
 	scratch = malloc(BLOCKS * COUNT * LARGEST);
@@ -383,6 +506,8 @@ static int run(struct ft_proc *proc)
 		FT_TRY(scenes(proc, FI_P2P_XPU_EXCLUSIVE));
 	FT_TRY(ft_meet_all(proc));
 	FT_TRY(aliases(proc));
+	FT_TRY(ft_meet_all(proc));
+	FT_TRY(closed(proc));
 	free(scratch);
 	return 0;
 }

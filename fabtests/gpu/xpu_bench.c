@@ -19,6 +19,9 @@
 #define PUTS 200 /* less than a ring has room for */
 #define RATE 20000
 
+/* What copies 64 KiB together */
+#define THREADS 512
+
 /* Beside the signals: what is put to and read from host memory [bytes] */
 #define NEAR (XPU_SIGNALS * sizeof(uint64_t) / 2)
 
@@ -30,7 +33,7 @@
  */
 struct bench {
 	struct xpu_side side;
-	unsigned int blocks;
+	unsigned int blocks, threads;
 	uint64_t turns, pings, rate;
 	uint32_t near, far;
 	uint64_t near_desc;
@@ -57,8 +60,7 @@ static int clear(struct bench *bench)
 {
 	struct xpu_side *side = &bench->side;
 
-	memset(side->signal.addr, 0, sizeof(uint64_t));
-	((uint64_t *) side->signal.addr)[XPU_APART] = 0;
+	FT_TRY(xpu_side_clear(&side->signal));
 	side->args.base = fi_cntr_read(side->tx);
 	return ft_meet_all(side->proc);
 }
@@ -151,7 +153,7 @@ static int timed(struct bench *bench, enum xpu_kernel kernel, unsigned int block
 		side->args.base = fi_cntr_read(kernel == XPU_TRIP ? side->rx : side->tx);
 		FT_TRY(side->in.ops->to(side->args.over, &zero, sizeof(zero)));
 		FT_TRY(ft_meet_all(side->proc));
-		FT_TRY(xpu_side_run(side, kernel, 1, result));
+		FT_TRY(xpu_side_run(side, kernel, bench->threads, result));
 		FT_CHECK(result[0], "a kernel has failed");
 		us[i] = (double) result[0] / 1e3 / ways / (double) bench->pings;
 		if (side->args.posting)
@@ -353,6 +355,43 @@ static int host_beside_kernel(struct bench *bench)
 	return ret;
 }
 
+/* As ping(), where kernels store themselves, beside plain stores of theirs */
+static int store(struct bench *bench, size_t len, unsigned int threads, const char *raw,
+		 const char *what)
+{
+	bench->threads = threads;
+	bench->side.args.scope = threads > 1 ? FI_XPU_WORK_GROUP : FI_XPU_WORK_ITEM;
+	bench->side.args.len = len;
+	FT_TRY(timed(bench, XPU_STORE, 1, 2, raw));
+	return timed(bench, XPU_PING, 1, 2, what);
+}
+
+/* All targets are device memory, and mapped. */
+static int mapped(struct bench *bench)
+{
+	struct xpu_side *side = &bench->side;
+	struct ft_proc *proc = side->proc;
+	bool can;
+
+	*side = (struct xpu_side){.proc = NULL};
+	FT_TRY(xpu_side_open(side, proc, FI_P2P_XPU_EXCLUSIVE, 1 << 20, XPU_BLOCKS_MAX, false));
+	side->args.over = (uint64_t *) (side->in.addr + side->in.size) - 1;
+	FT_TRY(xpu_side_map(side, &can));
+	if (can) {
+		bench->near = side->args.target;
+		FT_TRY(issue(bench, XPU_ISSUE, "a kernel puts 8 bytes itself"));
+		FT_TRY(store(bench, 0, 1, "kernel to kernel, one way: a plain store",
+			     "  a signal that the kernel stores"));
+		FT_TRY(store(bench, 8, 1, "  two plain stores, 8 bytes and a word",
+			     "  a put of 8 bytes and a signal"));
+		FT_TRY(store(bench, 65536, THREADS, "  64 KiB and a word, plain stores",
+			     "  a put of 64 KiB and a signal"));
+	} else if (!proc->rank) {
+		printf("kernels cannot store to the peer's memory here\n");
+	}
+	return xpu_side_close(side);
+}
+
 /* Names host memory beside the signals as a target. */
 static int name_near(struct bench *bench)
 {
@@ -374,6 +413,7 @@ static int run(struct ft_proc *proc)
 {
 	struct bench bench = {
 		.blocks = proc->opts.iface == FI_HMEM_SYSTEM ? 4 : 132,
+		.threads = 1,
 		.turns = proc->opts.quick ? 1 : TURNS,
 		.pings = proc->opts.quick ? 20 : PINGS,
 		.rate = proc->opts.quick ? 50 : RATE,
@@ -399,7 +439,8 @@ static int run(struct ft_proc *proc)
 		FT_TRY(host(&bench));
 		FT_TRY(host_beside_kernel(&bench));
 	}
-	return xpu_side_close(side);
+	FT_TRY(xpu_side_close(side));
+	return null || side->device < 0 ? 0 : mapped(&bench);
 }
 
 int main(int argc, char **argv)

@@ -298,6 +298,8 @@ __device__ static int xpu_burst(struct xpu_args &args)
 	const uint32_t target = args.target, len = (uint32_t) args.len;
 	int ret = fi_p2p_xpu_burst_begin(&args.ep, &burst, FI_P2P_XPU_NO_FENCE);
 
+	if (ret)
+		return ret;
 	for (uint64_t i = 0; args.kernel == XPU_SET && i < count && !ret; i++)
 		XPU_RETRY(ret, fi_p2p_xpu_burst_signal_set(&burst, target, 0, i));
 	for (uint64_t i = 0; args.kernel != XPU_SET && i < count && !ret; i++)
@@ -319,7 +321,7 @@ __device__ static void xpu_issue(struct xpu_args args)
 		XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, target, 0, 0, len, FI_P2P_XPU_NO_FENCE,
 					      FI_XPU_WORK_ITEM));
 	issued = fi_p2p_xpu_now() - begin;
-	if (!xpu_block())
+	if (!xpu_block() && !ret)
 		fi_p2p_xpu_cntr_wait(&args.tx, args.base + args.count * args.blocks,
 				     args.timeout, args.scope);
 	if (args.kernel == XPU_ISSUE || args.kernel == XPU_BURST)
@@ -358,6 +360,26 @@ __device__ static int xpu_turn(struct xpu_args &args, uint64_t i)
 	return ret;
 }
 
+/* The same by plain stores, of all threads: where memory is mapped, no way is shorter */
+__device__ static int xpu_store_turn(struct xpu_args &args, uint64_t i)
+{
+	const struct fi_p2p_xpu_mapped *table =
+		((const struct fi_p2p_xpu_ep_dev *) args.ep.fid.prov_ctx)->mapped;
+	const struct fi_p2p_xpu_mapped data = fi_p2p_xpu_mapped_of(table, args.target);
+	const struct fi_p2p_xpu_mapped word = fi_p2p_xpu_mapped_of(table, args.signal_target);
+	fi_p2p_xpu_16 *to = (fi_p2p_xpu_16 *) data.to;
+	const fi_p2p_xpu_16 *from = (const fi_p2p_xpu_16 *) data.from;
+
+	if (args.len == 8)
+		*(uint64_t *) to = *(const uint64_t *) from;
+	for (uint64_t at = FI_P2P_XPU_THREAD; at < args.len / 16; at += FI_P2P_XPU_THREADS)
+		to[at] = from[at];
+	(void) FI_P2P_XPU_SYNC_BLOCK(0);
+	if (!FI_P2P_XPU_THREAD)
+		fi_p2p_xpu_store((uint64_t *) word.to, i);
+	return 0;
+}
+
 __device__ static int xpu_ping(struct xpu_args &args)
 {
 	int ret = 0;
@@ -365,10 +387,13 @@ __device__ static int xpu_ping(struct xpu_args &args)
 	for (uint64_t i = 1; i <= args.count && !ret; i++) {
 		for (int turn = 0; turn < 2 && !ret; turn++) {
 			if (turn == !args.first) {
-				ret = xpu_turn(args, i);
+				ret = args.kernel == XPU_STORE ? xpu_store_turn(args, i)
+							       : xpu_turn(args, i);
 				continue;
 			}
-			ret = gpu_await(args.signal, i, &args.tx);
+			if (!FI_P2P_XPU_THREAD)
+				ret = gpu_await(args.signal, i, &args.tx);
+			ret = FI_P2P_XPU_SYNC_BLOCK(ret);
 		}
 	}
 	return ret;
@@ -441,7 +466,7 @@ __device__ static void xpu_timed(struct xpu_args args)
 		xpu_busy(args);
 		return;
 	}
-	if (args.kernel == XPU_PING)
+	if (args.kernel == XPU_PING || args.kernel == XPU_STORE)
 		ret = xpu_ping(args);
 	else if (args.kernel == XPU_ROUND)
 		ret = xpu_round(args);
@@ -490,6 +515,7 @@ __global__ static void xpu_run(struct xpu_args args)
 		xpu_issue(args);
 		break;
 	case XPU_PING:
+	case XPU_STORE:
 	case XPU_ROUND:
 	case XPU_TRIP:
 	case XPU_ASKED:
@@ -542,6 +568,11 @@ int xpu_pin(void *addr, size_t len)
 	return (int) cudaHostRegister(addr, len, cudaHostRegisterMapped);
 }
 
+int xpu_unpin(void *addr)
+{
+	return (int) cudaHostUnregister(addr);
+}
+
 #else
 
 static std::vector<std::thread> xpu_threads;
@@ -584,6 +615,11 @@ int xpu_join(int device)
 
 /* A kernel of the emulator has a snapshot of memory that is not shared. */
 int xpu_pin(void *addr, size_t len)
+{
+	return -1;
+}
+
+int xpu_unpin(void *addr)
 {
 	return -1;
 }

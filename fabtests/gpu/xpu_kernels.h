@@ -36,8 +36,9 @@ enum xpu_kernel {
 	XPU_BURST, /* the same in a burst */
 	XPU_RATE,  /* bursts from all blocks; the result is the time of all [ns] */
 	XPU_SET,   /* the same with signals */
-	XPU_PING, /* as XPU_SIGNAL, without looking at bytes. As of the next four, the result is the
+	XPU_PING, /* as XPU_SIGNAL, without looking at bytes. As of the next five, the result is the
 		     * time of all [ns]; and other blocks than the first are busy until it has ended */
+	XPU_STORE, /* the same by plain stores to mapped memory */
 	XPU_ROUND, /* puts, and waits for each to be counted */
 	XPU_TRIP,  /* reads, and waits for each */
 	XPU_ECHO,  /* sets a word of the host's, and waits for the host to set the next one */
@@ -98,6 +99,8 @@ int xpu_join(int device);
 
 /* Lets kernels of the current GPU use memory of the host, at the same address. 0 or an error */
 int xpu_pin(void *addr, size_t len);
+/* Undoes that, before the memory is freed */
+int xpu_unpin(void *addr);
 
 #ifdef __cplusplus
 }

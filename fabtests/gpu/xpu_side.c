@@ -181,6 +181,32 @@ int xpu_side_open(struct xpu_side *side, struct ft_proc *proc, uint64_t flags, s
 	return xpu_side_share(side);
 }
 
+/* Exchanges what the others need to map @buf, and maps the peer's for target @number. @can: they can be mapped */
+static int map(struct xpu_side *side, const struct ft_buf *buf, uint32_t number, bool *can)
+{
+	const int fd = side->proc->fd[!side->proc->rank];
+	struct {
+		size_t len;
+		unsigned char bytes[FI_P2P_XPU_SHARE];
+	} mine = {.len = sizeof(mine.bytes)}, theirs;
+	int ret = side->xpu->mr_share(buf->mr, mine.bytes, &mine.len);
+
+	FT_CHECK(!ret, "mr_share: %d", ret);
+	FT_TRY(ft_oob_send(fd, &mine, sizeof(mine)));
+	FT_TRY(ft_oob_recv(fd, &theirs, sizeof(theirs), side->proc->opts.timeout));
+	ret = side->xpu->target_map(side->ctx.ep, number, theirs.bytes, theirs.len);
+	FT_CHECK(!ret || ret == -FI_EOPNOTSUPP, "target_map: %d", ret);
+	*can = !ret;
+	return 0;
+}
+
+int xpu_side_map(struct xpu_side *side, bool *can)
+{
+	FT_TRY(map(side, &side->in, side->args.target, can));
+	FT_TRY(map(side, &side->signal, side->args.signal_target, can));
+	return ft_meet_all(side->proc);
+}
+
 int xpu_side_clear(const struct ft_buf *buf)
 {
 	void *zeros = calloc(1, buf->size);
@@ -216,6 +242,8 @@ int xpu_side_close(struct xpu_side *side)
 	FT_TRY(fi_close(&side->rx->fid));
 	ft_buf_free(&side->out);
 	ft_buf_free(&side->in);
+	if (side->device >= 0 && side->signal.ops->iface == FI_HMEM_SYSTEM)
+		FT_CHECK(!xpu_unpin(side->signal.addr), "unpinning of signals");
 	ft_buf_free(&side->signal);
 	ft_buf_free(&side->result);
 	FT_TRY(fi_close(&side->xpu_ctx->fid));

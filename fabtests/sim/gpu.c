@@ -221,6 +221,7 @@ static const struct dev_ops gpu_ops = {
 	.device_close = dev_none_device_close,
 	.host_address = gpu_host_address,
 	.alloc = gpu_object_new,
+	.store = gpu_object_store,
 	.free = gpu_object_free,
 	.window_open = gpu_window_new,
 	.window_close = gpu_window_free,

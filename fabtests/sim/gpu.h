@@ -23,7 +23,8 @@ int gpu_ipc_attach(const struct dev_mem *mem, int fd, size_t size, void **addr,
 void gpu_ipc_detach(void *addr, size_t size);
 
 /* Of what kernels share with the host */
-int gpu_object_new(const struct dev_mem *mem, const void *init, size_t len, void **addr);
+int gpu_object_new(const struct dev_mem *mem, size_t len, void **addr);
+int gpu_object_store(const struct dev_mem *mem, void *addr, const void *from, size_t len);
 void gpu_object_free(const struct dev_mem *mem, void *addr);
 int gpu_window_new(const struct dev_mem *mem, size_t len, struct dev_window *window);
 void gpu_window_free(const struct dev_mem *mem, struct dev_window *window);

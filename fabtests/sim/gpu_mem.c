@@ -448,9 +448,15 @@ static void *state_new(size_t len)
 	return aligned_alloc(128, (len + 127) & ~(size_t) 127);
 }
 
-int gpu_object_new(const struct dev_mem *mem, const void *init, size_t len, void **addr)
+int gpu_object_new(const struct dev_mem *mem, size_t len, void **addr)
 {
-	*addr = memcpy(state_new(len), init, len);
+	*addr = state_new(len);
+	return 0;
+}
+
+int gpu_object_store(const struct dev_mem *mem, void *addr, const void *from, size_t len)
+{
+	memcpy(addr, from, len);
 	return 0;
 }
 

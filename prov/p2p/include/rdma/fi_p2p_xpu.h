@@ -156,6 +156,9 @@ struct fi_p2p_xpu_target {
 /** How many targets an endpoint can have */
 #define FI_P2P_XPU_TARGETS 4096
 
+/** The most that mr_share() writes [bytes] */
+#define FI_P2P_XPU_SHARE 256
+
 /** The name for fi_open_ops(3) of a domain */
 #define FI_P2P_XPU_OPS "p2p_xpu_ops"
 
@@ -204,6 +207,23 @@ struct fi_p2p_xpu_target {
  * like. It is copied.
  * -FI_ENOSPC	there are FI_P2P_XPU_TARGETS
  *
+ * int mr_share(struct fid_mr *mr, void *share, size_t *len)
+ * Writes to @share what another process of this host needs to map the region, which is device memory: @*len bytes, up to
+ * FI_P2P_XPU_SHARE. The application gives them to its peers with the key. They are of use until the memory is freed.
+ * -FI_ETOOSMALL	@*len is less than that, which it becomes
+ * -FI_EOPNOTSUPP	other processes cannot map this memory, or the core provider serves it; the log says why
+ *
+ * int target_map(struct fid_ep *ep, uint32_t number, const void *share, size_t len)
+ * Maps the peer's memory that a target is for: @share is what its owner has got from mr_share(). Once all targets of a
+ * peer are mapped, kernels put and signal to them by stores of their own. They do so until the context is closed,
+ * whatever the peer does: also after it has closed the region, or has ended. Then stores reach nobody.
+ *
+ * One thread at a time may call target_add() and target_map() for an endpoint, while no kernel posts to that peer.
+ * -FI_EOPNOTSUPP	the peer is not on this host, or not this user's; the GPU cannot reach the memory; the target's buf is
+ *			neither memory of this GPU nor pinned; or FI_P2P_PATH=stage. The log says which. The proxy goes on
+ * -FI_EKEYREJECTED	@share is not of the target's key, or its addr lies elsewhere
+ * -FI_EACCES		the region is not for FI_REMOTE_WRITE
+ *
  * int av_lookup2(struct fid_av *av, fi_addr_t addr, void *buf, size_t *len, uint64_t flags,
  *		  struct fid_xpu_ctx *ctx)
  * int mr_get_desc(struct fid_mr *mr, void *buf, size_t *len, uint64_t flags,
@@ -230,6 +250,8 @@ struct fi_p2p_xpu_ops {
 			  uint64_t flags, struct fid_xpu_ctx *ctx);
 	int (*mr_get_desc)(struct fid_mr *mr, void *buf, size_t *len, uint64_t flags,
 			   struct fid_xpu_ctx *ctx);
+	int (*mr_share)(struct fid_mr *mr, void *share, size_t *len);
+	int (*target_map)(struct fid_ep *ep, uint32_t number, const void *share, size_t len);
 };
 
 #ifdef __cplusplus

@@ -28,14 +28,17 @@
 
 #define FI_P2P_XPU_ABI 3U
 #define FI_P2P_XPU_OWNED (1ULL << 32)
+/* Kernels of releases that know of no mapped targets take this for another ABI */
+#define FI_P2P_XPU_MAPPED (1U << 31)
 
 /* What a trigger is, in bits 60 to 62 of its second word; bit 63 is the lap bit */
 enum {
 	FI_P2P_XPU_KIND_OP, /* see the parts; the lowest byte says what: FI_P2P_XPU_OP_... */
 	FI_P2P_XPU_KIND_PUT, /* a write to a target: bits 48 to 59 its number, 40 of offset there, 40 of
 			      * offset here, 32 of length */
-	FI_P2P_XPU_KIND_SET,      /* 8 bytes become the first word */
-	FI_P2P_XPU_KIND_ADD,      /* the first word is added to 8 bytes */
+	FI_P2P_XPU_KIND_SET, /* 8 bytes become the first word */
+	FI_P2P_XPU_KIND_ADD, /* the first word is added to 8 bytes */
+	FI_P2P_XPU_KIND_DONE, /* the kernel has done one of these three itself: it is to be counted */
 	FI_P2P_XPU_KIND_NONE = 7, /* arguments that cannot be packed: the proxy refuses it */
 };
 
@@ -133,9 +136,21 @@ struct fi_p2p_xpu_ring {
 } __attribute__((aligned(128)));
 
 /**
+ * struct fi_p2p_xpu_mapped - a target, as kernels have it that store to its memory themselves.
+ * @to:		where they find the peer's memory: the target's addr; 0: the proxy posts what is for this target
+ * @from:	the same of the target's buf; 0: it has none
+ * @len:	from @to on, so many bytes may be written
+ */
+struct fi_p2p_xpu_mapped {
+	uint64_t to, from, len, unused;
+} __attribute__((aligned(16)));
+
+/**
  * struct fi_p2p_xpu_ep_dev - an exported endpoint, in device memory: fid_xpu.prov_ctx.
- * @abi:	FI_P2P_XPU_ABI, with FI_P2P_XPU_OWNED if each ring has one user at a time
+ * @abi:	FI_P2P_XPU_ABI, with FI_P2P_XPU_OWNED if each ring has one user at a time, and FI_P2P_XPU_MAPPED if there is
+ * @mapped:	FI_P2P_XPU_TARGETS of these
  * @rings:	how many
+ * @counted:	not 0: what kernels do themselves is to be counted
  *
  * The words before @ring stay as they are while it is exported, as do those of a ring from @slots on.
  */
@@ -145,6 +160,8 @@ struct fi_p2p_xpu_ring {
 struct fi_p2p_xpu_ep_dev {
 	uint64_t abi;
 	uint64_t rings;
+	const struct fi_p2p_xpu_mapped *mapped;
+	uint64_t counted;
 	struct fi_p2p_xpu_ring ring[];
 };
 #pragma GCC diagnostic pop

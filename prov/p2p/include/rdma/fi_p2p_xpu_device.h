@@ -31,6 +31,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_p2p_xpu.h>
 #include <rdma/fi_p2p_xpu_abi.h>
+#include <rdma/fi_p2p_xpu_mapped.h>
 #include <rdma/fi_p2p_xpu_ring.h>
 #ifdef FI_P2P_HAVE_FI_XPU
 #include <rdma/fi_xpu_device.h>
@@ -40,26 +41,6 @@
 #define FI_P2P_XPU_NO_FENCE (1ULL << 60)
 
 /* ---- operations ---- */
-
-/* The block's ring to an exported endpoint: 0, or -FI_EINVAL if that is none of ours */
-FI_P2P_XPU_FUNC int fi_p2p_xpu_ep_way(const struct fid_xpu_ep *ep, struct fi_p2p_xpu_way *way)
-{
-	struct fi_p2p_xpu_ep_dev *dev = (struct fi_p2p_xpu_ep_dev *) ep->fid.prov_ctx;
-	uint32_t block = (uint32_t) FI_P2P_XPU_BLOCK;
-	struct fi_p2p_xpu_word2 head;
-
-	if (ep->fid.prov_id != FI_XPU_PROV_P2P)
-		return -FI_EINVAL;
-	/* @abi and @rings */
-	head = fi_p2p_xpu_const2(dev);
-	if ((uint32_t) head.lo != FI_P2P_XPU_ABI)
-		return -FI_EINVAL;
-	/* a division takes longer than all the rest */
-	if (block >= (uint32_t) head.hi)
-		block %= (uint32_t) head.hi;
-	*way = fi_p2p_xpu_way_of(&dev->ring[block], !!(head.lo & FI_P2P_XPU_OWNED));
-	return 0;
-}
 
 /* The 8 bytes that a raw address or descriptor is; NULL stands for @none */
 FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_raw(const void *raw, uint64_t none)
@@ -310,14 +291,25 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_compare_atomic(struct fid_xpu_ep *ep, const void 
 
 /* ---- short operations, of one trigger ---- */
 
-FI_P2P_XPU_FUNC int fi_p2p_xpu_short(struct fid_xpu_ep *ep, uint64_t lo, uint64_t hi,
-				     uint64_t flags, int scope)
+/*
+ * A trigger, whose words are @lo and @hi. Where the target's memory is mapped, a kernel does it itself: @kind with its
+ * offset, value and length.
+ */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_short(struct fid_xpu_ep *ep, unsigned int kind, uint32_t target,
+				     uint64_t offset, uint64_t value, uint64_t len, uint64_t lo,
+				     uint64_t hi, uint64_t flags, int scope)
 {
 	struct fi_p2p_xpu_way way;
 	int ret = fi_p2p_xpu_ep_way(ep, &way);
 
 	if (ret)
 		return ret;
+	if (__builtin_expect(way.mapped != 0, 0)) {
+		ret = fi_p2p_xpu_mapped_post(way, kind, target, offset, value, len, scope);
+		if (ret != FI_P2P_XPU_NOT_MAPPED)
+			return ret;
+	}
+	ret = 0;
 	if (fi_p2p_xpu_enter(scope)) {
 		if (!(flags & FI_P2P_XPU_NO_FENCE))
 			fi_p2p_xpu_fence();
@@ -354,11 +346,15 @@ FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_put_what(uint32_t target, uint64_t offset, u
  *
  * It is counted, and fails, as fi_xpu_write() does; it has no completion entry. A target or an offset that there is
  * not is an error of that kind, too. Errors beyond a thousand that nobody has read are counted only.
+ *
+ * Where the target is mapped (target_map), all threads of @scope copy, and the call returns when they have. Then -FI_EINVAL
+ * is the error of an offset that there is not, and @flags do not matter.
  */
 FI_P2P_XPU_FUNC int fi_p2p_xpu_put(struct fid_xpu_ep *ep, uint32_t target, uint64_t offset,
 				   uint64_t local, uint32_t len, uint64_t flags, int scope)
 {
-	return fi_p2p_xpu_short(ep, local << 24 | len >> 8,
+	return fi_p2p_xpu_short(ep, FI_P2P_XPU_KIND_PUT, target, offset, local, len,
+				local << 24 | len >> 8,
 				fi_p2p_xpu_put_what(target, offset, local, len), flags, scope);
 }
 
@@ -368,12 +364,15 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_put(struct fid_xpu_ep *ep, uint32_t target, uint6
  *
  * Puts that the same ring has posted before to the same peer are there first. If one has failed, this
  * fails with FI_ECANCELED, as long as the counter has errors; without a counter, from then on. Adding wants FI_ATOMIC.
+ *
+ * Where the target is mapped, the kernel stores, or adds. Such an addition is atomic among those of processors and GPUs that
+ * do the same, and not among those that the peer's provider carries out. -FI_EINVAL: the word is not aligned
  */
 FI_P2P_XPU_FUNC int fi_p2p_xpu_signal_set(struct fid_xpu_ep *ep, uint32_t target,
 					  uint64_t offset, uint64_t value, uint64_t flags,
 					  int scope)
 {
-	return fi_p2p_xpu_short(ep, value,
+	return fi_p2p_xpu_short(ep, FI_P2P_XPU_KIND_SET, target, offset, value, 8, value,
 				fi_p2p_xpu_short_what(FI_P2P_XPU_KIND_SET, target, offset),
 				flags, scope);
 }
@@ -382,7 +381,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_signal_add(struct fid_xpu_ep *ep, uint32_t target
 					  uint64_t offset, uint64_t value, uint64_t flags,
 					  int scope)
 {
-	return fi_p2p_xpu_short(ep, value,
+	return fi_p2p_xpu_short(ep, FI_P2P_XPU_KIND_ADD, target, offset, value, 8, value,
 				fi_p2p_xpu_short_what(FI_P2P_XPU_KIND_ADD, target, offset),
 				flags, scope);
 }
@@ -406,7 +405,8 @@ struct fi_p2p_xpu_burst {
  * fi_p2p_xpu_burst_begin() - take the block's ring
  * @flags:	FI_P2P_XPU_NO_FENCE or 0: the burst's operations make visible what was written before it
  *
- * 0, -FI_EINVAL as all operations, or -FI_EOPNOTSUPP if rings have more than one user.
+ * 0, -FI_EINVAL as all operations, or -FI_EOPNOTSUPP if rings have more than one user, or the endpoint has targets that
+ * are mapped: a thread that stores itself has no use for a burst.
  */
 FI_P2P_XPU_FUNC int fi_p2p_xpu_burst_begin(struct fid_xpu_ep *ep,
 					   struct fi_p2p_xpu_burst *burst, uint64_t flags)
@@ -415,7 +415,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_burst_begin(struct fid_xpu_ep *ep,
 
 	if (ret)
 		return ret;
-	if (!burst->way.own)
+	if (!burst->way.own || burst->way.mapped)
 		return -FI_EOPNOTSUPP;
 	if (!(flags & FI_P2P_XPU_NO_FENCE))
 		fi_p2p_xpu_fence();

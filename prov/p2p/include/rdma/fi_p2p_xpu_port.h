@@ -12,6 +12,7 @@
 #if defined(__CUDACC__) || defined(__HIPCC__)
 
 #define FI_P2P_XPU_FUNC __device__ static inline
+#define FI_P2P_XPU_FUNC_APART __device__ static __attribute__((noinline, unused))
 
 FI_P2P_XPU_FUNC void fi_p2p_xpu_store16(struct fi_p2p_xpu_word2 *to, uint64_t lo, uint64_t hi)
 {
@@ -46,6 +47,19 @@ FI_P2P_XPU_FUNC void fi_p2p_xpu_store(uint64_t *to, uint64_t value)
 	asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
 #else
 	__atomic_store_n(to, value, __ATOMIC_RELEASE);
+#endif
+}
+
+/* The same as an atomic addition, which no other processor's interferes with */
+FI_P2P_XPU_FUNC void fi_p2p_xpu_add(uint64_t *to, uint64_t value)
+{
+#if defined(__CUDA_ARCH__)
+	asm volatile("red.release.sys.global.add.u64 [%0], %1;" ::"l"(to), "l"(value)
+		     : "memory");
+#elif defined(__HIP_DEVICE_COMPILE__)
+	__hip_atomic_fetch_add(to, value, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
+#else
+	__atomic_fetch_add(to, value, __ATOMIC_RELEASE);
 #endif
 }
 
@@ -133,6 +147,7 @@ FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_now(void)
 #include <time.h>
 
 #define FI_P2P_XPU_FUNC static inline __attribute__((unused))
+#define FI_P2P_XPU_FUNC_APART static __attribute__((noinline, unused))
 
 FI_P2P_XPU_FUNC void fi_p2p_xpu_store16(struct fi_p2p_xpu_word2 *to, uint64_t lo, uint64_t hi)
 {
@@ -148,6 +163,11 @@ FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_load(const uint64_t *from)
 FI_P2P_XPU_FUNC void fi_p2p_xpu_store(uint64_t *to, uint64_t value)
 {
 	__atomic_store_n(to, value, __ATOMIC_RELEASE);
+}
+
+FI_P2P_XPU_FUNC void fi_p2p_xpu_add(uint64_t *to, uint64_t value)
+{
+	__atomic_fetch_add(to, value, __ATOMIC_RELEASE);
 }
 
 FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_peek(const uint64_t *from)
@@ -260,8 +280,8 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_sync_block(int value)
 #endif
 
 /*
- * Which block and which of its threads this is, and how all of a block, or of its lanes, get the first
- * one's value. A program whose threads play a kernel's part may define all of these.
+ * Which block and which of its threads this is, how many those are, and how all of a block, or of its lanes, get the
+ * first one's value. A program whose threads play a kernel's part may define all of these.
  */
 #ifndef FI_P2P_XPU_BLOCK
 #if defined(__CUDACC__) || defined(__HIPCC__)
@@ -269,6 +289,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_sync_block(int value)
 	(blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * (uint64_t) blockIdx.z))
 #define FI_P2P_XPU_THREAD                                                                      \
 	(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * (uint64_t) threadIdx.z))
+#define FI_P2P_XPU_THREADS (blockDim.x * blockDim.y * blockDim.z)
 #define FI_P2P_XPU_LANES warpSize
 #define FI_P2P_XPU_SYNC_BLOCK(value) fi_p2p_xpu_sync_block(value)
 #if defined(__HIPCC__)
@@ -279,10 +300,15 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_sync_block(int value)
 #else
 #define FI_P2P_XPU_BLOCK 0U
 #define FI_P2P_XPU_THREAD 0U
+#define FI_P2P_XPU_THREADS 1U
 #define FI_P2P_XPU_LANES 1U
 #define FI_P2P_XPU_SYNC_BLOCK(value) (value)
 #define FI_P2P_XPU_SYNC_LANES(value) (value)
 #endif
+#endif
+/* programs of older releases know no such name: the first thread copies alone */
+#ifndef FI_P2P_XPU_THREADS
+#define FI_P2P_XPU_THREADS 1U
 #endif
 
 #endif /* FI_P2P_XPU_PORT_H */

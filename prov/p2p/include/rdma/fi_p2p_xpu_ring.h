@@ -131,13 +131,15 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_room(struct fi_p2p_xpu_ring *ring, uint64_t 
 
 /*
  * struct fi_p2p_xpu_way - a ring, as one who posts has it. @own: nobody else posts to it. @slots and @size are the
- * ring's; 32 bits spare a GPU half of its instructions.
+ * ring's; 32 bits spare a GPU half of its instructions. @mapped and @counted are the endpoint's.
  */
 struct fi_p2p_xpu_way {
 	struct fi_p2p_xpu_ring *ring;
 	struct fi_p2p_xpu_word2 *slots;
 	uint32_t size;
 	int own;
+	const struct fi_p2p_xpu_mapped *mapped;
+	uint64_t counted;
 };
 
 FI_P2P_XPU_FUNC struct fi_p2p_xpu_way fi_p2p_xpu_way_of(struct fi_p2p_xpu_ring *ring, int own)
@@ -146,9 +148,35 @@ FI_P2P_XPU_FUNC struct fi_p2p_xpu_way fi_p2p_xpu_way_of(struct fi_p2p_xpu_ring *
 	const struct fi_p2p_xpu_word2 both = fi_p2p_xpu_const2(&ring->slots);
 	const struct fi_p2p_xpu_way way = {ring,
 					   (struct fi_p2p_xpu_word2 *) (uintptr_t) both.lo,
-					   (uint32_t) both.hi, own};
+					   (uint32_t) both.hi,
+					   own,
+					   0,
+					   0};
 
 	return way;
+}
+
+/* The block's ring to an exported endpoint: 0, or -FI_EINVAL if that is none of ours */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_ep_way(const struct fid_xpu_ep *ep, struct fi_p2p_xpu_way *way)
+{
+	struct fi_p2p_xpu_ep_dev *dev = (struct fi_p2p_xpu_ep_dev *) ep->fid.prov_ctx;
+	uint32_t block = (uint32_t) FI_P2P_XPU_BLOCK;
+	struct fi_p2p_xpu_word2 head, more;
+
+	if (ep->fid.prov_id != FI_XPU_PROV_P2P)
+		return -FI_EINVAL;
+	/* @abi and @rings, and at the same time @mapped and @counted: a trip to memory takes longer than what is between them */
+	head = fi_p2p_xpu_const2(dev);
+	more = fi_p2p_xpu_const2(&dev->mapped);
+	if (((uint32_t) head.lo & ~FI_P2P_XPU_MAPPED) != FI_P2P_XPU_ABI)
+		return -FI_EINVAL;
+	/* a division takes longer than all the rest */
+	if (block >= (uint32_t) head.hi)
+		block %= (uint32_t) head.hi;
+	*way = fi_p2p_xpu_way_of(&dev->ring[block], !!(head.lo & FI_P2P_XPU_OWNED));
+	way->mapped = (const struct fi_p2p_xpu_mapped *) (uintptr_t) more.lo;
+	way->counted = more.hi;
+	return 0;
 }
 
 /* Takes a position: 0 or an error of fi_p2p_xpu_ring_room() */

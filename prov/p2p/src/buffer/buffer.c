@@ -297,9 +297,9 @@ int p2p_buffer_alloc(struct p2p_buffer_context *context, int gpu, size_t size,
 	if (gpu != P2P_BUFFER_HOST)
 		ret = buffer_gpu_find(gpu, NULL, 0, &memory->dev);
 	if (!ret)
-		ret = memory->dev.ops ? memory->dev.ops->alloc(&memory->dev, NULL,
-							       gpu_room(size), &data)
-				      : host_alloc(size, &data);
+		ret = memory->dev.ops
+			      ? memory->dev.ops->alloc(&memory->dev, gpu_room(size), &data)
+			      : host_alloc(size, &data);
 	if (ret) {
 		memory_free(memory);
 		return ret;

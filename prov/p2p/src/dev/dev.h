@@ -168,8 +168,8 @@ struct dev_step {
  * @device:	fills @mem with the context in which device number @ordinal is worked on, and keeps that there until
  *		@device_close. -FI_ENODEV: there is no such device
  * @host_address: where kernels find pinned memory of the host
- * @alloc:	device memory of @len bytes, a copy of @init if that is not NULL, that kernels may use when it returns. It may
- *		wait for kernels: no part of progress
+ * @alloc:	device memory of @len bytes. It may wait for kernels: no part of progress
+ * @store:	copies @len bytes of the host's to memory of @alloc's, for kernels that are launched when it has returned; as @alloc
  * @free:	gives it back; no kernel may use it any more
  * @window_open: zeroed device memory of @len bytes that the CPU can write. It may wait for kernels, as @alloc.
  *		-FI_ENOSYS: the CPU cannot write there; nothing is logged
@@ -234,7 +234,8 @@ struct dev_ops {
 	int (*device)(int ordinal, struct dev_mem *mem);
 	void (*device_close)(void *ctx);
 	int (*host_address)(const struct dev_mem *mem, void *host, void **addr);
-	int (*alloc)(const struct dev_mem *mem, const void *init, size_t len, void **addr);
+	int (*alloc)(const struct dev_mem *mem, size_t len, void **addr);
+	int (*store)(const struct dev_mem *mem, void *addr, const void *from, size_t len);
 	void (*free)(const struct dev_mem *mem, void *addr);
 	int (*window_open)(const struct dev_mem *mem, size_t len, struct dev_window *window);
 	void (*window_close)(const struct dev_mem *mem, struct dev_window *window);

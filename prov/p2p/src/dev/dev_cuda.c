@@ -356,6 +356,7 @@ const struct dev_ops dev_cuda_ops = {
 	.device_close = cuda_ctx_drop,
 	.host_address = cuda_host_address,
 	.alloc = cuda_alloc,
+	.store = cuda_store,
 	.free = cuda_free,
 	.window_open = cuda_window_open,
 	.window_close = cuda_window_close,

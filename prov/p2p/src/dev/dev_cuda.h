@@ -211,7 +211,8 @@ int cuda_ipc_attach(const struct dev_mem *mem, int fd, size_t size, void **addr,
 void cuda_ipc_detach(void *addr, size_t size);
 
 int cuda_host_address(const struct dev_mem *mem, void *host, void **addr);
-int cuda_alloc(const struct dev_mem *mem, const void *init, size_t len, void **addr);
+int cuda_alloc(const struct dev_mem *mem, size_t len, void **addr);
+int cuda_store(const struct dev_mem *mem, void *addr, const void *from, size_t len);
 void cuda_free(const struct dev_mem *mem, void *addr);
 int cuda_window_open(const struct dev_mem *mem, size_t len, struct dev_window *window);
 void cuda_window_close(const struct dev_mem *mem, struct dev_window *window);

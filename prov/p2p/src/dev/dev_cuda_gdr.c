@@ -278,16 +278,11 @@ int cuda_window_open(const struct dev_mem *mem, size_t len, struct dev_window *w
 	const char *failed = "cuCtxPushCurrent";
 	int error = 0, ret = -FI_ENOSYS;
 	struct cuda_gate gate;
-	void *zeros;
 
 	*window = (struct dev_window){.len = P2P_ALIGN_UP(len, GDR_WINDOW)};
 	if (!gdr_ready())
 		return -FI_ENOSYS;
-	zeros = calloc(1, window->len + GDR_WINDOW);
-	if (!zeros)
-		return -FI_ENOMEM;
-	ret = cuda_alloc(mem, zeros, window->len + GDR_WINDOW, &window->block);
-	free(zeros);
+	ret = cuda_alloc(mem, window->len + GDR_WINDOW, &window->block);
 	if (ret)
 		return ret;
 	window->addr = (void *) P2P_ALIGN_UP((uintptr_t) window->block, GDR_WINDOW);
@@ -299,8 +294,10 @@ int cuda_window_open(const struct dev_mem *mem, size_t len, struct dev_window *w
 		cuda_leave(&gate);
 	}
 	window->handle = handle.value;
-	if (!failed)
+	if (!failed) {
+		memset(window->map, 0, window->len);
 		return 0;
+	}
 	P2P_INFO("%s: %s: kernels look at host memory\n", failed, strerror(error));
 	cuda_free(mem, window->block);
 	return -FI_ENOSYS;

@@ -21,34 +21,41 @@ int cuda_host_address(const struct dev_mem *mem, void *host, void **addr)
 	return ret;
 }
 
-int cuda_alloc(const struct dev_mem *mem, const void *init, size_t len, void **addr)
+int cuda_alloc(const struct dev_mem *mem, size_t len, void **addr)
 {
 	CUdeviceptr ptr = 0;
-	CUstream stream = NULL;
 	struct cuda_gate gate;
 	int ret = cuda_enter(mem->ctx, &gate);
 
 	if (ret)
 		return ret;
 	ret = cuda_check(gate.cu->mem_alloc(&ptr, len), "cuMemAlloc");
-	if (ret || !init)
-		goto leave;
+	cuda_leave(&gate);
+	if (!ret)
+		*addr = (void *) (uintptr_t) ptr;
+	return ret;
+}
+
+int cuda_store(const struct dev_mem *mem, void *addr, const void *from, size_t len)
+{
+	CUstream stream = NULL;
+	struct cuda_gate gate;
+	int ret = cuda_enter(mem->ctx, &gate);
+
+	if (ret)
+		return ret;
 	ret = cuda_check(gate.cu->stream_create(&stream, CU_STREAM_NON_BLOCKING),
 			 "cuStreamCreate");
 	if (!ret)
-		ret = cuda_check(gate.cu->copy_async(ptr, (CUdeviceptr) (uintptr_t) init, len,
+		ret = cuda_check(gate.cu->copy_async((CUdeviceptr) (uintptr_t) addr,
+						     (CUdeviceptr) (uintptr_t) from, len,
 						     stream),
 				 "cuMemcpyAsync");
 	if (!ret)
 		ret = cuda_check(gate.cu->stream_synchronize(stream), "cuStreamSynchronize");
 	if (stream)
 		gate.cu->stream_destroy(stream);
-	if (ret)
-		gate.cu->mem_free(ptr);
-leave:
 	cuda_leave(&gate);
-	if (!ret)
-		*addr = (void *) (uintptr_t) ptr;
 	return ret;
 }
 

@@ -437,21 +437,19 @@ static hsa_status_t rocr_visit_pool(hsa_amd_memory_pool_t pool, void *arg)
 	return HSA_STATUS_INFO_BREAK;
 }
 
-static int rocr_alloc(const struct dev_mem *mem, const void *init, size_t len, void **addr)
+static int rocr_alloc(const struct dev_mem *mem, size_t len, void **addr)
 {
 	hsa_amd_memory_pool_t pool;
-	int ret;
 
 	if (rocr.iterate_pools(rocr_agents.gpus[mem->ordinal], rocr_visit_pool, &pool) !=
 	    HSA_STATUS_INFO_BREAK)
 		return -FI_EIO;
-	ret = rocr_check(rocr.allocate(pool, len, 0, addr), "hsa_amd_memory_pool_allocate");
-	if (ret || !init)
-		return ret;
-	ret = rocr_check(rocr.copy(*addr, init, len), "hsa_memory_copy");
-	if (ret)
-		rocr.pool_free(*addr);
-	return ret;
+	return rocr_check(rocr.allocate(pool, len, 0, addr), "hsa_amd_memory_pool_allocate");
+}
+
+static int rocr_store(const struct dev_mem *mem, void *addr, const void *from, size_t len)
+{
+	return rocr_check(rocr.copy(addr, from, len), "hsa_memory_copy");
 }
 
 static void rocr_free(const struct dev_mem *mem, void *addr)
@@ -525,6 +523,7 @@ const struct dev_ops dev_rocr_ops = {
 	.device_close = dev_none_device_close,
 	.host_address = dev_none_host_address,
 	.alloc = rocr_alloc,
+	.store = rocr_store,
 	.free = rocr_free,
 	.window_open = dev_none_window_open,
 	.window_close = dev_none_window_close,

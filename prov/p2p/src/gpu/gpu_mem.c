@@ -89,11 +89,25 @@ void gpu_window_close(const struct gpu_dev *dev, struct dev_window *window)
 
 int gpu_state_alloc(const struct gpu_dev *dev, const void *init, size_t len, void **addr)
 {
+	int ret;
+
 	if (dev->mem.ops)
-		return dev->mem.ops->alloc(&dev->mem, init, len, addr);
-	if (posix_memalign(addr, 128, len))
-		return -FI_ENOMEM;
-	memcpy(*addr, init, len);
+		ret = dev->mem.ops->alloc(&dev->mem, len, addr);
+	else
+		ret = posix_memalign(addr, 128, len) ? -FI_ENOMEM : 0;
+	if (ret)
+		return ret;
+	ret = gpu_state_store(dev, *addr, init, len);
+	if (ret)
+		gpu_state_free(dev, *addr);
+	return ret;
+}
+
+int gpu_state_store(const struct gpu_dev *dev, void *addr, const void *from, size_t len)
+{
+	if (dev->mem.ops)
+		return dev->mem.ops->store(&dev->mem, addr, from, len);
+	memcpy(addr, from, len);
 	return 0;
 }
 

@@ -52,6 +52,8 @@ void gpu_window_close(const struct gpu_dev *dev, struct dev_window *window);
 
 /* Memory of the device, a copy of @init. gpu_state_free() may have NULL. */
 int gpu_state_alloc(const struct gpu_dev *dev, const void *init, size_t len, void **addr);
+/* Changes it for kernels that are launched later */
+int gpu_state_store(const struct gpu_dev *dev, void *addr, const void *from, size_t len);
 void gpu_state_free(const struct gpu_dev *dev, void *addr);
 
 #endif /* P2P_GPU_MEM_H */

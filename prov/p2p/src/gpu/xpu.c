@@ -163,6 +163,7 @@ static int xpu_ctx_close(struct fid *fid)
 	xpu_ctx_end_exports(ctx);
 	proxy_remove(ctx->proxy, &ctx->source);
 	proxy_put(ctx->proxy);
+	xpu_maps_close(ctx);
 	domain_release(ctx->native.domain);
 	xpu_shared_free_all(ctx);
 	free(ctx->puts);
@@ -376,6 +377,22 @@ static int xpu_ops_give(uint64_t value, void *buf, size_t *len)
 	return 0;
 }
 
+static int xpu_ops_mr_share(struct fid_mr *mr, void *share, size_t *len)
+{
+	if (!mr || !len || !xpu_ours(&mr->fid, FI_CLASS_MR))
+		return -FI_EINVAL;
+	return xpu_mr_share(mr_of(&mr->fid), share, len);
+}
+
+static int xpu_ops_target_map(struct fid_ep *fid, uint32_t number, const void *share,
+			      size_t len)
+{
+	struct xpu_ep *ep =
+		fid && share && xpu_ep_ours(fid) ? xpu_ep_find(ep_of(&fid->fid)) : NULL;
+
+	return ep ? xpu_target_map(ep, number, share, len) : -FI_EINVAL;
+}
+
 static int xpu_ops_av_lookup2(struct fid_av *av, fi_addr_t addr, void *buf, size_t *len,
 			      uint64_t flags, struct fid_xpu_ctx *ctx)
 {
@@ -402,6 +419,8 @@ struct fi_p2p_xpu_ops xpu_ops = {
 	.target_add = xpu_ops_target_add,
 	.av_lookup2 = xpu_ops_av_lookup2,
 	.mr_get_desc = xpu_ops_mr_get_desc,
+	.mr_share = xpu_ops_mr_share,
+	.target_map = xpu_ops_target_map,
 };
 
 bool xpu_own_ops(struct fid *fid, const char *name, void **ops)

@@ -20,6 +20,7 @@
 #include "fid/cntr.h"
 #include "fid/cq.h"
 #include "fid/ep.h"
+#include "fid/mr.h"
 #include "fid/native.h"
 #include "gpu/proxy.h"
 #include "gpu/ring.h"
@@ -32,7 +33,7 @@ struct xpu_ring;
  * @host:	memory of the host
  * @window:	memory of the device that the CPU can write, if there is any
  * @shown:	where the proxy writes what kernels look at, and does not read it; @shown_addr: where they do
- * @state:	memory of the device
+ * @state:	memory of the device; @mapped: of an endpoint, its targets' struct fi_p2p_xpu_mapped, or NULL
  *
  * A kernel may still look at it when the object is closed. So it stays until the context is.
  */
@@ -42,6 +43,7 @@ struct xpu_shared {
 	void *shown;
 	void *shown_addr;
 	void *state;
+	void *mapped;
 	SLIST_ENTRY(xpu_shared) entry;
 };
 
@@ -68,6 +70,7 @@ struct xpu_put {
  * @shared:	what kernels may look at, of closed objects, too
  * @puts:	XPU_PUTS records; @free: those that are not in use, all but @under_way; @orphans: of these, those whose
  *		endpoint was being closed
+ * @maps:	peers' memory that kernels may store to
  */
 struct xpu_ctx {
 	struct native_ctx native;
@@ -82,6 +85,7 @@ struct xpu_ctx {
 	SLIST_HEAD(, xpu_put) free;
 	unsigned int under_way;
 	unsigned int orphans;
+	SLIST_HEAD(, xpu_map) maps;
 };
 
 static inline struct xpu_ctx *xpu_ctx_of(struct fid_xpu_ctx *fid)
@@ -143,18 +147,21 @@ struct xpu_ring {
  * struct xpu_peer - who has targets.
  * @puts:	how many are under way to it; @ring_puts: the same, of each ring
  * @failed:	bits: the rings of which a put to it has failed
+ * @mapped:	all its targets are
  */
 struct xpu_peer {
 	fi_addr_t addr;
 	unsigned int puts;
 	uint16_t *ring_puts;
 	uint64_t *failed;
+	bool mapped;
 };
 
-/* A target, and the number of its peer */
+/* A target, the number of its peer, and what of it is mapped */
 struct xpu_target {
 	struct fi_p2p_xpu_target is;
 	unsigned int peer;
+	struct fi_p2p_xpu_mapped mapped;
 };
 
 /**
@@ -167,6 +174,7 @@ struct xpu_target {
  * @brief:	so many looks are to be short
  * @puts:	how many are under way
  * @ending:	nothing more is posted
+ * @exclusive:	each ring has one user at a time
  * @targets:	@target_count of them; @peers: @peer_count
  * @spare:	records for what waits
  * @mixed:	of the targets, some are memory that we serve, some are the core's: a signal may overtake
@@ -187,6 +195,7 @@ struct xpu_ep {
 	unsigned int brief;
 	unsigned int puts;
 	bool ending;
+	bool exclusive;
 	struct xpu_target *targets;
 	struct xpu_peer *peers;
 	uint32_t target_count;
@@ -243,6 +252,17 @@ int xpu_cq_export(struct xpu_ctx *ctx, struct fid_cq *cq, uint64_t flags,
 int xpu_cntr_export(struct xpu_ctx *ctx, struct fid_cntr *cntr, uint64_t flags,
 		    struct fid_xpu_cntr *xpu);
 int xpu_target_add(struct p2p_ep *ep, const struct fi_p2p_xpu_target *target, uint32_t *number);
+
+/* The exported endpoint, or NULL */
+struct xpu_ep *xpu_ep_find(struct p2p_ep *ep);
+
+/* Of the table, about memory that kernels store to: xpu_map.c */
+int xpu_mr_share(struct p2p_mr *mr, void *share, size_t *len);
+int xpu_target_map(struct xpu_ep *ep, uint32_t number, const void *share, size_t len);
+/* Tells kernels which targets of an endpoint are mapped. 0 or a negative error */
+int xpu_mapped_store(struct xpu_ep *ep);
+/* No kernel stores any more. */
+void xpu_maps_close(struct xpu_ctx *ctx);
 
 /*
  * What the three have in common. May an object of @domain be exported, whose uses are @exports, where those

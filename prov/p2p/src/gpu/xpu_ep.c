@@ -341,7 +341,7 @@ static size_t xpu_power_of_two(size_t least)
 }
 
 /* Allocates what kernels and the proxy share. 0 or a negative error */
-static int xpu_ep_alloc(struct xpu_ep *ep, bool exclusive)
+static int xpu_ep_alloc(struct xpu_ep *ep)
 {
 	const size_t size = xpu_power_of_two(conf.xpu_slots), bytes = xpu_ring_bytes(size);
 	const struct gpu_host *host;
@@ -362,7 +362,7 @@ static int xpu_ep_alloc(struct xpu_ep *ep, bool exclusive)
 		goto free_state;
 	host = &ep->shared->host;
 	memset(state, 0, len);
-	state->abi = FI_P2P_XPU_ABI | (exclusive ? FI_P2P_XPU_OWNED : 0);
+	state->abi = FI_P2P_XPU_ABI | (ep->exclusive ? FI_P2P_XPU_OWNED : 0);
 	state->rings = ep->ring_count;
 	for (unsigned int i = 0; i < ep->ring_count; i++)
 		xpu_ring_place(host, i * bytes, size, &ep->rings[i].ring, &state->ring[i]);
@@ -424,7 +424,8 @@ int xpu_ep_export(struct xpu_ctx *ctx, struct fid_ep *fid, uint64_t flags,
 	ep->export.end = xpu_ep_end;
 	ep->ctx = ctx;
 	ep->ep = p2p_ep;
-	ret = xpu_ep_alloc(ep, flags & FI_P2P_XPU_EXCLUSIVE);
+	ep->exclusive = flags & FI_P2P_XPU_EXCLUSIVE;
+	ret = xpu_ep_alloc(ep);
 	if (ret) {
 		xpu_ep_free(ep);
 		return ret;
@@ -437,6 +438,13 @@ int xpu_ep_export(struct xpu_ctx *ctx, struct fid_ep *fid, uint64_t flags,
 	LIST_INSERT_HEAD(&ctx->eps, ep, entry);
 	proxy_release(ctx->proxy);
 	return 0;
+}
+
+struct xpu_ep *xpu_ep_find(struct p2p_ep *ep)
+{
+	struct fid_export *export = fid_export_find(&ep->exports, xpu_ep_end);
+
+	return export ? container_of(export, struct xpu_ep, export) : NULL;
 }
 
 /* ---- targets ---- */
@@ -475,7 +483,7 @@ static int xpu_targets_grow(struct xpu_ep *ep, const struct fi_p2p_xpu_target *t
 	if (!targets)
 		return -FI_ENOMEM;
 	ep->targets = targets;
-	targets[ep->target_count].is = *target;
+	targets[ep->target_count] = (struct xpu_target){.is = *target};
 	ret = xpu_peer_get(ep, target->dest_addr, &targets[ep->target_count].peer);
 	ep->target_count += !ret;
 	return ret;
@@ -485,13 +493,11 @@ int xpu_target_add(struct p2p_ep *p2p_ep, const struct fi_p2p_xpu_target *target
 		   uint32_t *number)
 {
 	const uint64_t mark = p2p_ep->domain->xfer.key_mark;
-	struct fid_export *export = fid_export_find(&p2p_ep->exports, xpu_ep_end);
-	struct xpu_ep *ep;
+	struct xpu_ep *ep = xpu_ep_find(p2p_ep);
 	int ret = -FI_ENOSPC;
 
-	if (!export)
+	if (!ep)
 		return -FI_EINVAL;
-	ep = container_of(export, struct xpu_ep, export);
 	proxy_hold(ep->ctx->proxy);
 	if (ep->target_count == FI_P2P_XPU_TARGETS)
 		goto release;
@@ -503,5 +509,6 @@ int xpu_target_add(struct p2p_ep *p2p_ep, const struct fi_p2p_xpu_target *target
 	*number = ep->target_count - 1;
 release:
 	proxy_release(ep->ctx->proxy);
-	return ret;
+	/* its peer may have been mapped so far */
+	return !ret && ep->shared->mapped ? xpu_mapped_store(ep) : ret;
 }

@@ -272,10 +272,23 @@ bool xpu_op_waits(const struct xpu_ep *ep, const struct xpu_ring *ring,
 	}
 }
 
+/* A kernel has done it itself */
+static int xpu_count_done(struct xpu_ep *ep)
+{
+	struct xfer_ep *xfer_ep = &ep->ep->xfer;
+
+	p2p_lock_take(&xfer_ep->xfer->lock);
+	xfer_ep_count(xfer_ep, FI_WRITE, 0);
+	p2p_lock_drop(&xfer_ep->xfer->lock);
+	return 0;
+}
+
 int xpu_op_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op)
 {
 	if (op->kind == FI_P2P_XPU_KIND_OP)
 		return xpu_op_post_full(ep->ep, op);
+	if (op->kind == FI_P2P_XPU_KIND_DONE)
+		return xpu_count_done(ep);
 	if (op->kind > FI_P2P_XPU_KIND_ADD || op->target >= ep->target_count)
 		return -FI_EINVAL;
 	if (op->kind == FI_P2P_XPU_KIND_PUT)

@@ -46,6 +46,7 @@ void xpu_shared_free_all(struct xpu_ctx *ctx)
 	while ((shared = SLIST_FIRST(&ctx->shared))) {
 		SLIST_REMOVE_HEAD(&ctx->shared, entry);
 		gpu_state_free(&ctx->dev, shared->state);
+		gpu_state_free(&ctx->dev, shared->mapped);
 		if (shared->window.map)
 			gpu_window_close(&ctx->dev, &shared->window);
 		gpu_host_free(&ctx->dev, &shared->host);
