@@ -547,6 +547,20 @@ static int peek_nothing(struct side *s, fi_addr_t addr)
 	return 0;
 }
 
+/* Rank 0 learns of rank 1 by a long message, which needs an answer; the short one before it has no receive yet. */
+static int learned_unmet(struct side *s, bool send)
+{
+	const fi_addr_t addr = send ? s->ctx.peer[0] : FI_ADDR_UNSPEC;
+
+	for (int i = 0; i < 2; i++) {
+		const bool unmet = i == !send;
+
+		FT_TRY(transfer(s, unmet ? 0 : (int) s->kind_count - 1, sizes[unmet ? 0 : 2],
+				addr, UNDIRECTED + 1 + unmet, send, unmet));
+	}
+	return 0;
+}
+
 /*
  * Without FI_DIRECTED_RECV a receive may have any address: rank 0 has inserted nobody, and has learned of rank 1.
  */
@@ -560,6 +574,8 @@ static int undirected(struct ft_proc *proc)
 	if (proc->rank == 2 || s.ctx.info->caps & FI_DIRECTED_RECV)
 		return side_close(&s);
 	FT_TRY(send ? insert(&s, 0, true, 0) : 0);
+	/* only there do processes greet */
+	FT_TRY(ft_is_p2p(&s.ctx) ? learned_unmet(&s, send) : 0);
 	FT_TRY(transfer_all(&s, send ? s.ctx.peer[0] : FI_ADDR_UNSPEC, UNDIRECTED, send));
 	for (size_t i = 0; i < FT_COUNT(addrs) * FT_COUNT(sizes) * s.kind_count; i++) {
 		const int kind = (int) (i % s.kind_count);

@@ -648,6 +648,8 @@ int info_to_core(struct fi_info *info, uint32_t version)
 	if (info->domain_attr && quirks & QUIRK_MAPS)
 		info->domain_attr->mr_key_size = INFO_NIC_KEY_SIZE;
 	info->caps = (info->caps & ~INFO_OUR_CAPS) | INFO_CORE_CAPS;
+	if (quirks & QUIRK_SOURCELESS)
+		info->caps |= FI_SOURCE;
 	if (info->tx_attr) {
 		info->tx_attr->caps =
 			(info->tx_attr->caps & ~INFO_OUR_CAPS) | (INFO_CORE_CAPS & ~FI_RECV);

@@ -256,9 +256,21 @@ const struct quirk quirks_table[] = {
 		.does = "crashes when a queue is read that is bound to an endpoint not yet "
 			"enabled",
 		.why = "Progress in a domain reads all of its queues. So the core's endpoint "
-		       "is bound to them when it is enabled (ep_bind_core()).",
+		       "is bound to them when it is enabled (ep_bind_core()). Shm needs it, too.",
 		.see = "Bind it at once there: fi_p2p_objects -p 'tcp;ofi_rxm;ofi_p2p' "
 		       "crashes.",
+	},
+	{
+		.provider = "ofi_rxm",
+		.match = QUIRK_LAYER,
+		.from = FI_VERSION(2, 0),
+		.below = FI_VERSION(2, 4),
+		.flag = QUIRK_SOURCELESS,
+		.does = "crashes at fi_av_insert() while a message waits for its receive",
+		.why = "rxm_get_addr() looks into the connection, which nobody has set but for "
+		       "FI_SOURCE or FI_DIRECTED_RECV. We insert who greets us. So we ask for "
+		       "FI_SOURCE (info_to_core()).",
+		.see = "fi_p2p_av -p 'tcp;ofi_rxm;ofi_p2p' crashes without this row.",
 	},
 	{
 		.provider = "ofi_rxm",
@@ -367,15 +379,6 @@ const struct quirk quirks_table[] = {
 		       "util_srx_generic_trecv() does. So we refuse them before.",
 		.see = "fi_p2p_stress -p shm -D system fails without the row of shm with "
 		       "QUIRK_PEEK in fabtests/stress/quirks.c.",
-	},
-	{
-		.provider = "shm",
-		.below = QUIRK_STILL,
-		.name = "QUIRK_UNENABLED",
-		.does = "crashes when a queue is read that is bound to an endpoint not yet "
-			"enabled",
-		.why = "The cure is that of ofi_rxm.",
-		.see = "Bind it at once there: fi_p2p_objects -p 'shm;ofi_p2p' crashes.",
 	},
 	{
 		.provider = "shm",
