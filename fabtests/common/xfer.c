@@ -5,6 +5,7 @@
  * do not return.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -214,9 +215,13 @@ static int read_error(struct ft_ctx *ctx)
 		return ft_fail((int) ret, "fi_cq_readerr", "after fi_cq_read said -FI_EAVAIL");
 	req = err.entry.op_context;
 	if (!req)
-		return ft_fail(-err.entry.err, "fi_cq_readerr", "for no operation of ours: %s",
+		return ft_fail(-err.entry.err, "fi_cq_readerr",
+			       "for no operation of ours: %s (%d), flags %#" PRIx64
+			       ", tag %#" PRIx64 ", %zu bytes",
 			       fi_cq_strerror(ctx->cq, err.entry.prov_errno, err.entry.err_data,
-					      text, sizeof(text)));
+					      text, sizeof(text)),
+			       err.entry.prov_errno, err.entry.flags, err.entry.tag,
+			       err.entry.len);
 	req->done = true;
 	req->err = err.entry.err;
 	req->prov_errno = err.entry.prov_errno;
