@@ -87,11 +87,11 @@ static int rounds(struct stress *s)
 		ret = stress_round_run(s);
 		if (!ret)
 			continue;
-		/* the other process says why, if that is what ended it */
-		if (ret != -FI_ECONNRESET) {
-			print_unfinished(s);
+		/* what the other process waited for in vain may hang on this */
+		print_unfinished(s);
+		/* it says why, if that is what ended this one */
+		if (ret != -FI_ECONNRESET)
 			print_replay(s);
-		}
 		return ret;
 	}
 }
