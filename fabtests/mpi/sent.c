@@ -18,8 +18,10 @@ void mpi_sent_watch(const void *addr, size_t len)
 	watched.len = len;
 }
 
-int PMPI_Isend(const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
-	       MPI_Request *request)
+/* MPICH's header does not say that it is public. */
+__attribute__((visibility("default"))) int PMPI_Isend(const void *buf, int count,
+						      MPI_Datatype type, int dest, int tag,
+						      MPI_Comm comm, MPI_Request *request)
 {
 	static int (*real)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 
