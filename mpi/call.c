@@ -348,6 +348,18 @@ size_t call_rank(MPI_Comm comm)
 	return PMPI_Comm_rank(comm, &rank) == MPI_SUCCESS ? (size_t) rank : 0;
 }
 
+int call_direct(MPI_Comm comm, int peer)
+{
+#ifdef OMPI_MAJOR_VERSION
+	(void) comm;
+	(void) peer;
+#else
+	if (peer == MPI_ANY_SOURCE || peer == (int) call_rank(comm))
+		return 0;
+#endif
+	return CALL_DIRECT;
+}
+
 int call_role(MPI_Comm comm, int root)
 {
 	if (call_between_groups(comm))

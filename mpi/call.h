@@ -114,6 +114,8 @@ size_t call_rank(MPI_Comm comm);
 size_t call_neighbors(MPI_Comm comm, bool in);
 size_t call_sum(const int counts[], size_t count);
 size_t call_sum_c(const MPI_Count counts[], size_t count);
+/* CALL_DIRECT if a message to or from @peer goes down to libfabric: MPICH's CPU copies what a rank sends to itself. */
+int call_direct(MPI_Comm comm, int peer);
 /* @count for each of @ranks; what is no count stays none */
 size_t call_times(size_t ranks, MPI_Count count);
 
