@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "exchange.h"
+#include "hidden.h"
 #include "kernel.h"
 #include "layout.h"
 #include "rounds.h"
@@ -34,7 +35,7 @@ static size_t collective_bytes(MPI_Comm comm, size_t count, MPI_Datatype type, s
 	    __builtin_mul_overflow(count, (size_t) size, &bytes) ||
 	    __builtin_mul_overflow(bytes, parts, &bytes))
 		return 0;
-	return bytes / EXCHANGE_PIECE < call_own(comm) ? 0 : bytes;
+	return bytes / hidden_piece(comm) < call_own(comm) ? 0 : bytes;
 }
 
 static size_t collective_ranks(MPI_Comm comm)

@@ -18,8 +18,6 @@
 #include "call.h"
 #include "dev/dev.h"
 
-/* Bytes of a rank's piece, on average: shorter ones are left to MPI. Messages that are longer go from GPU to GPU in a host. */
-#define EXCHANGE_PIECE 65536
 /* Bytes of a message, at most */
 #define EXCHANGE_MESSAGE (1ul << 30)
 /* Peers that a rank sends to at a time, and receives from */

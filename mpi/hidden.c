@@ -11,6 +11,7 @@
 /* What a rank says before one is made */
 #define HIDDEN_GPU 1    /* this machine has a GPU's runtime */
 #define HIDDEN_REFUSE 2 /* not with me */
+#define HIDDEN_FAR 4    /* some may not copy from GPU to GPU */
 
 /* Communicators keep theirs as attributes. */
 static int hidden_key = MPI_KEYVAL_INVALID;
@@ -28,44 +29,85 @@ bool hidden_partly(void)
 	return hidden_part;
 }
 
-/* MPI's handles are numbers, or addresses: they fit an attribute */
-union hidden_handle {
-	void *value;
+/* What an attribute is. @near: all ranks are on one host, and may copy from GPU to GPU there */
+struct hidden {
 	MPI_Comm comm;
+	bool near;
 };
 
-MPI_Comm hidden_of(MPI_Comm comm)
+static struct hidden *hidden_find(MPI_Comm comm)
 {
-	union hidden_handle hidden;
+	struct hidden *hidden;
 	int found = 0;
 
 	if (hidden_key == MPI_KEYVAL_INVALID ||
-	    PMPI_Comm_get_attr(comm, hidden_key, &hidden.value, &found) != MPI_SUCCESS ||
+	    PMPI_Comm_get_attr(comm, hidden_key, (void *) &hidden, &found) != MPI_SUCCESS ||
 	    !found)
-		return MPI_COMM_NULL;
-	return hidden.comm;
+		return NULL;
+	return hidden;
+}
+
+MPI_Comm hidden_of(MPI_Comm comm)
+{
+	const struct hidden *hidden = hidden_find(comm);
+
+	return hidden ? hidden->comm : MPI_COMM_NULL;
+}
+
+size_t hidden_piece(MPI_Comm comm)
+{
+	const struct hidden *hidden = hidden_find(comm);
+
+	return hidden && !hidden->near ? HIDDEN_PIECE_FAR : HIDDEN_PIECE_NEAR;
 }
 
 /* The application's is freed. */
 static int hidden_deleted(MPI_Comm comm, int key, void *value, void *extra)
 {
-	union hidden_handle hidden = {value};
+	struct hidden *hidden = value;
+	int ret = PMPI_Comm_free(&hidden->comm);
 
 	(void) comm;
 	(void) key;
 	(void) extra;
 	__atomic_sub_fetch(&hidden_count, 1, __ATOMIC_RELAXED);
-	return PMPI_Comm_free(&hidden.comm);
+	free(hidden);
+	return ret;
 }
 
 /* ---- one more ---- */
 
-/* What ranks of @comm say; @bits: what this one does */
+/* A number of this host's */
+static int hidden_host(void)
+{
+	char name[MPI_MAX_PROCESSOR_NAME] = "";
+	unsigned int hash = 0;
+	int len = 0;
+
+	PMPI_Get_processor_name(name, &len);
+	/* FNV-1a */
+	for (int i = 0; i < len; i++)
+		hash = (hash ^ (unsigned char) name[i]) * 0x01000193;
+	return (int) hash;
+}
+
+/* May it copy from GPU to GPU? */
+static bool hidden_copies(void)
+{
+	const char *path = getenv("FI_P2P_PATH");
+
+	return !path || strcmp(path, "stage") != 0;
+}
+
+/* What ranks of @comm say; @bits: what this one does. Without HIDDEN_FAR all are on one host, whose number has one form */
 static int hidden_asked(MPI_Comm comm, int bits)
 {
-	return PMPI_Allreduce(MPI_IN_PLACE, &bits, 1, MPI_INT, MPI_BOR, comm) == MPI_SUCCESS
-		       ? bits
-		       : HIDDEN_REFUSE;
+	const int host = hidden_host();
+	int said[] = {bits | (hidden_copies() ? 0 : HIDDEN_FAR), host, ~host};
+
+	if (PMPI_Allreduce(MPI_IN_PLACE, said, 3, MPI_INT, MPI_BOR, comm) != MPI_SUCCESS)
+		return HIDDEN_REFUSE;
+	return said[0] | (said[1] & said[2] ? HIDDEN_FAR : 0);
 }
 
 /*
@@ -88,7 +130,8 @@ static MPI_Comm hidden_twin(MPI_Comm comm)
 /* Has an error code if only this rank has failed: the others may think that all is well. */
 static int hidden_make(MPI_Comm comm, int bits)
 {
-	union hidden_handle hidden = {NULL};
+	struct hidden *hidden = malloc(sizeof *hidden);
+	MPI_Comm twin = MPI_COMM_NULL;
 	MPI_Errhandler handler;
 	int ret = MPI_SUCCESS;
 
@@ -97,13 +140,17 @@ static int hidden_make(MPI_Comm comm, int bits)
 	/* the application is not told that there is none */
 	PMPI_Comm_get_errhandler(comm, &handler);
 	PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-	hidden.comm =
-		hidden_asked(comm, bits) == HIDDEN_GPU ? hidden_twin(comm) : MPI_COMM_NULL;
-	if (hidden.comm != MPI_COMM_NULL) {
-		PMPI_Comm_set_errhandler(hidden.comm, MPI_ERRORS_RETURN);
-		ret = PMPI_Comm_set_attr(comm, hidden_key, hidden.value);
+	bits = hidden_asked(comm, bits | (hidden ? 0 : HIDDEN_REFUSE));
+	if (hidden && (bits & ~HIDDEN_FAR) == HIDDEN_GPU)
+		twin = hidden_twin(comm);
+	if (twin != MPI_COMM_NULL) {
+		*hidden = (struct hidden){twin, !(bits & HIDDEN_FAR)};
+		PMPI_Comm_set_errhandler(twin, MPI_ERRORS_RETURN);
+		ret = PMPI_Comm_set_attr(comm, hidden_key, hidden);
 		__atomic_add_fetch(&hidden_count, ret == MPI_SUCCESS, __ATOMIC_RELAXED);
 	}
+	if (twin == MPI_COMM_NULL || ret != MPI_SUCCESS)
+		free(hidden);
 	PMPI_Comm_set_errhandler(comm, handler);
 	PMPI_Errhandler_free(&handler);
 	return ret;
@@ -134,7 +181,7 @@ void hidden_begin(void)
 							     ? 0
 							     : HIDDEN_REFUSE));
 	hidden_part = bits & HIDDEN_REFUSE;
-	if (bits == HIDDEN_GPU)
+	if ((bits & ~HIDDEN_FAR) == HIDDEN_GPU)
 		hidden_make(MPI_COMM_WORLD, HIDDEN_GPU);
 	call_leave();
 }

@@ -10,6 +10,7 @@
 
 #include <mpi.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 /* A process has no more at a time: MPICH allows some 2,000 communicators. */
 #define HIDDEN_MOST 64
@@ -22,6 +23,17 @@ bool hidden_partly(void);
 
 /* The one beside @comm, or MPI_COMM_NULL: all its ranks get the same answer. */
 MPI_Comm hidden_of(MPI_Comm comm);
+
+/*
+ * Bytes of a rank's piece, on average, from which on collective calls go from GPU to GPU: shorter ones are quicker through
+ * host memory. If all ranks are on one host that is where messages begin to be copied from GPU to GPU. Else they are
+ * staged: 4 ranks over TCP break even between 64 and 256 KiB (docs/results/2026-11-30-h200-mpi.md).
+ */
+#define HIDDEN_PIECE_NEAR 65536
+#define HIDDEN_PIECE_FAR 262144
+
+/* One of the two, the same for all ranks */
+size_t hidden_piece(MPI_Comm comm);
 
 /* Beside the world: after MPI_Init(), and before MPI_Finalize(). All ranks call these. */
 void hidden_begin(void);

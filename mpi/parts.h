@@ -46,7 +46,7 @@ struct parts {
 bool parts_can(MPI_Comm comm, const void *sendbuf);
 
 /* Are they so many bytes that messages of their own pay? */
-bool parts_long(size_t count, MPI_Datatype type);
+bool parts_long(MPI_Comm comm, size_t count, MPI_Datatype type);
 
 /* The one of rank @rank, for all: what is given if MPI_IN_PLACE is where that would be */
 struct parts parts_of(const struct parts *parts, int rank);
