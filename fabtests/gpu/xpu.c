@@ -40,7 +40,7 @@ static int fill_out(struct xpu_side *side)
 	for (uint64_t i = 0; i < args->blocks * args->count; i++)
 		memset(scratch + i * args->len,
 		       content(side->proc->rank, i / args->count, i % args->count), args->len);
-	return side->out.ops->to(side->out.addr, scratch,
+	return side->out.ops->to(side->out.addr + args->shift, scratch,
 				 args->blocks * args->count * args->len);
 }
 
@@ -392,6 +392,37 @@ static int scene_burst(struct xpu_side *side, size_t len, bool mapped)
 	return mapped ? 0 : check(side, &side->in, "put in a burst");
 }
 
+/* Memory of this process, which nothing would keep there, and the peer's a second time */
+static int refuse_again(struct xpu_side *side)
+{
+	unsigned char share[FI_P2P_XPU_SHARE];
+	size_t len = sizeof(share);
+	uint32_t number;
+	int ret;
+
+	FT_TRY(side->xpu->mr_share(side->in.mr, share, &len));
+	ret = side->xpu->target_map(side->ctx.ep, side->args.target, share, len);
+	FT_CHECK(ret == -FI_EALREADY, "a target is mapped twice: %d", ret);
+	FT_TRY(xpu_side_target(side, &side->out, side->in.base, side->in.key, &number));
+	ret = side->xpu->target_map(side->ctx.ep, number, share, len);
+	FT_CHECK(ret == -FI_EOPNOTSUPP, "memory of this process is mapped: %d", ret);
+	return 0;
+}
+
+/* Copies whose ends are aligned in different ways */
+static int scene_shifted(struct xpu_side *side, unsigned int threads)
+{
+	for (side->args.shift = 1; side->args.shift <= 8; side->args.shift++) {
+		FT_TRY(scene_begin(side, COUNT, 4097));
+		FT_TRY(xpu_side_run(side, XPU_PUT, threads, NULL));
+		FT_TRY(await_count(side, BLOCKS * (COUNT + 1)));
+		FT_TRY(ft_meet_all(side->proc));
+		FT_TRY(check(side, &side->in, "put from elsewhere"));
+	}
+	side->args.shift = 0;
+	return 0;
+}
+
 /* Puts and signals are there, and counted, as if the proxy had posted them. */
 static int scene_mapped(struct xpu_side *side, uint64_t flags, unsigned int threads)
 {
@@ -402,7 +433,8 @@ static int scene_mapped(struct xpu_side *side, uint64_t flags, unsigned int thre
 
 	if (side->device < 0)
 		return refuse_host(side);
-	FT_TRY(refuse_shares(side));
+	if (near)
+		FT_TRY(refuse_shares(side));
 	FT_TRY(xpu_side_map(side, &can));
 	FT_CHECK(can == near, "memory %s mapped", can ? "is" : "is not");
 	for (size_t i = 0; i < FT_COUNT(lens); i++) {
@@ -413,8 +445,12 @@ static int scene_mapped(struct xpu_side *side, uint64_t flags, unsigned int thre
 		if (flags)
 			FT_TRY(scene_burst(side, lens[i], near));
 	}
+	FT_TRY(scene_shifted(side, threads));
 	FT_TRY(scene_atomics(side, threads));
-	return near ? refuse_outside(side) : 0;
+	if (!near)
+		return 0;
+	FT_TRY(refuse_outside(side));
+	return refuse_again(side);
 }
 
 static int scenes(struct ft_proc *proc, uint64_t flags)

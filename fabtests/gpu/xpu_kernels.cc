@@ -50,8 +50,9 @@ __device__ static void xpu_write(struct xpu_args args)
 			break;
 		}
 		if (args.kernel == XPU_PUT)
-			XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, args.target, at, at,
-						      (uint32_t) args.len, 0, args.scope));
+			XPU_RETRY(ret,
+				  fi_p2p_xpu_put(&args.ep, args.target, at, at + args.shift,
+						 (uint32_t) args.len, 0, args.scope));
 		else
 			XPU_RETRY(ret,
 				  fi_p2p_xpu_write(&args.ep, args.buf + at, args.len,

@@ -65,6 +65,7 @@ enum xpu_kernel {
  * @target:	of puts; @signal_target: of signals
  * @silent:	of XPU_PASS: so many puts go to @silent_target first, then a signal to @silent_signal. Signals
  *		count up from @base
+ * @shift:	of XPU_PUT: what is put begins so many bytes later in @buf
  * @result:	a word for each block: 0, or where it failed
  * @first:	this side begins
  * @careful:	it stops posting when an error was counted
@@ -84,7 +85,7 @@ struct xpu_args {
 	uint32_t silent_target, silent_signal;
 	uint64_t silent;
 	uint64_t *result;
-	uint64_t count, len, blocks, base;
+	uint64_t count, len, blocks, base, shift;
 	int scope, first, timeout, careful, posting;
 	uint64_t *over;
 };

@@ -191,9 +191,12 @@ static int map(struct xpu_side *side, const struct ft_buf *buf, uint32_t number,
 	} mine = {.len = sizeof(mine.bytes)}, theirs;
 	int ret = side->xpu->mr_share(buf->mr, mine.bytes, &mine.len);
 
-	FT_CHECK(!ret, "mr_share: %d", ret);
+	FT_CHECK(!ret || ret == -FI_EOPNOTSUPP, "mr_share: %d", ret);
+	*can = !ret;
 	FT_TRY(ft_oob_send(fd, &mine, sizeof(mine)));
 	FT_TRY(ft_oob_recv(fd, &theirs, sizeof(theirs), side->proc->opts.timeout));
+	if (!*can)
+		return 0;
 	ret = side->xpu->target_map(side->ctx.ep, number, theirs.bytes, theirs.len);
 	FT_CHECK(!ret || ret == -FI_EOPNOTSUPP, "target_map: %d", ret);
 	*can = !ret;

@@ -208,20 +208,25 @@ struct fi_p2p_xpu_target {
  * -FI_ENOSPC	there are FI_P2P_XPU_TARGETS
  *
  * int mr_share(struct fid_mr *mr, void *share, size_t *len)
- * Writes to @share what another process of this host needs to map the region, which is device memory: @*len bytes, up to
- * FI_P2P_XPU_SHARE. The application gives them to its peers with the key. They are of use until the memory is freed.
- * -FI_ETOOSMALL	@*len is less than that, which it becomes
- * -FI_EOPNOTSUPP	other processes cannot map this memory, or the core provider serves it; the log says why
+ * Fills @share, up to FI_P2P_XPU_SHARE bytes, and sets *@len. With that another process of this host can map the region, which
+ * is device memory. The application gives it to its peers, as it gives them the key, and they map it soon.
+ * -FI_ETOOSMALL	*@len is less than that, which it becomes
+ * -FI_EOPNOTSUPP	other processes cannot map this memory, the core provider serves it, or FI_P2P_PATH=stage; the log says
+ *			which
  *
  * int target_map(struct fid_ep *ep, uint32_t number, const void *share, size_t len)
- * Maps the peer's memory that a target is for: @share is what its owner has got from mr_share(). Once all targets of a
- * peer are mapped, kernels put and signal to them by stores of their own. They do so until the context is closed,
- * whatever the peer does: also after it has closed the region, or has ended. Then stores reach nobody.
+ * Maps the memory of a target, of which its owner has filled @share. Once all targets of a peer are mapped, kernels put and
+ * signal to that peer by stores of their own. What is mapped stays so until the context is closed: also after the peer has
+ * closed the region, or has ended. Stores to memory that its owner has freed reach nobody, and no error tells.
  *
- * One thread at a time may call target_add() and target_map() for an endpoint, while no kernel posts to that peer.
- * -FI_EOPNOTSUPP	the peer is not on this host, or not this user's; the GPU cannot reach the memory; the target's buf is
- *			neither memory of this GPU nor pinned; or FI_P2P_PATH=stage. The log says which. The proxy goes on
- * -FI_EKEYREJECTED	@share is not of the target's key, or its addr lies elsewhere
+ * Call it, and target_add() afterwards, from one thread at a time for an endpoint. All that was posted to the peer has been
+ * counted by then, and no kernel uses the endpoint meanwhile: kernels that are launched later see the change.
+ * -FI_EOPNOTSUPP	the peer is not on this host, is another user's, or is this process; the GPU cannot reach the memory; the
+ *			target's buf is neither memory of this GPU nor pinned; or FI_P2P_PATH=stage. The log says which. The
+ *			proxy goes on
+ * -FI_EAGAIN		other memory of that process is open there, or too much (FI_P2P_MAP_SIZE, FI_P2P_MAP_COUNT)
+ * -FI_EALREADY		the target is mapped
+ * -FI_EKEYREJECTED	@share is of another key than the target, or the target's addr lies outside of its region
  * -FI_EACCES		the region is not for FI_REMOTE_WRITE
  *
  * int av_lookup2(struct fid_av *av, fi_addr_t addr, void *buf, size_t *len, uint64_t flags,

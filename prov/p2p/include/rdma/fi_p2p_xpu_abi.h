@@ -147,12 +147,13 @@ struct fi_p2p_xpu_mapped {
 
 /**
  * struct fi_p2p_xpu_ep_dev - an exported endpoint, in device memory: fid_xpu.prov_ctx.
- * @abi:	FI_P2P_XPU_ABI, with FI_P2P_XPU_OWNED if each ring has one user at a time, and FI_P2P_XPU_MAPPED if there is
- * @mapped:	FI_P2P_XPU_TARGETS of these
+ * @abi:	FI_P2P_XPU_ABI, with FI_P2P_XPU_OWNED if each ring has one user at a time, and with FI_P2P_XPU_MAPPED once
+ *		@mapped is set
  * @rings:	how many
+ * @mapped:	the targets, FI_P2P_XPU_TARGETS of them
  * @counted:	not 0: what kernels do themselves is to be counted
  *
- * The words before @ring stay as they are while it is exported, as do those of a ring from @slots on.
+ * The words before @ring stay as they are while kernels use the endpoint, as do those of a ring from @slots on.
  */
 /* ISO C++ has no such array, all compilers have it */
 #pragma GCC diagnostic push

@@ -292,8 +292,8 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_compare_atomic(struct fid_xpu_ep *ep, const void 
 /* ---- short operations, of one trigger ---- */
 
 /*
- * A trigger, whose words are @lo and @hi. Where the target's memory is mapped, a kernel does it itself: @kind with its
- * offset, value and length.
+ * Posts a trigger, whose words are @lo and @hi. Where the target's memory is mapped, the kernel does what that would have
+ * the proxy do: an operation of kind @kind, with these arguments.
  */
 FI_P2P_XPU_FUNC int fi_p2p_xpu_short(struct fid_xpu_ep *ep, unsigned int kind, uint32_t target,
 				     uint64_t offset, uint64_t value, uint64_t len, uint64_t lo,
@@ -347,8 +347,8 @@ FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_put_what(uint32_t target, uint64_t offset, u
  * It is counted, and fails, as fi_xpu_write() does; it has no completion entry. A target or an offset that there is
  * not is an error of that kind, too. Errors beyond a thousand that nobody has read are counted only.
  *
- * Where the target is mapped (target_map), all threads of @scope copy, and the call returns when they have. Then -FI_EINVAL
- * is the error of an offset that there is not, and @flags do not matter.
+ * Where the target is mapped (target_map), the threads of @scope copy together, of FI_XPU_DEVICE the first one. The call
+ * returns when they have read all bytes. -FI_EINVAL: there is no such offset. @flags do not matter, and @local is not checked.
  */
 FI_P2P_XPU_FUNC int fi_p2p_xpu_put(struct fid_xpu_ep *ep, uint32_t target, uint64_t offset,
 				   uint64_t local, uint32_t len, uint64_t flags, int scope)
@@ -365,8 +365,9 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_put(struct fid_xpu_ep *ep, uint32_t target, uint6
  * Puts that the same ring has posted before to the same peer are there first. If one has failed, this
  * fails with FI_ECANCELED, as long as the counter has errors; without a counter, from then on. Adding wants FI_ATOMIC.
  *
- * Where the target is mapped, the kernel stores, or adds. Such an addition is atomic among those of processors and GPUs that
- * do the same, and not among those that the peer's provider carries out. -FI_EINVAL: the word is not aligned
+ * Where the target is mapped, the kernel stores, or adds. Then it comes after the puts of the call's threads, and after those
+ * that they have learned of by a barrier or an acquire. Additions are atomic among those of GPUs that do the same.
+ * -FI_EINVAL: there is no such offset, or the word is not aligned
  */
 FI_P2P_XPU_FUNC int fi_p2p_xpu_signal_set(struct fid_xpu_ep *ep, uint32_t target,
 					  uint64_t offset, uint64_t value, uint64_t flags,
@@ -405,8 +406,8 @@ struct fi_p2p_xpu_burst {
  * fi_p2p_xpu_burst_begin() - take the block's ring
  * @flags:	FI_P2P_XPU_NO_FENCE or 0: the burst's operations make visible what was written before it
  *
- * 0, -FI_EINVAL as all operations, or -FI_EOPNOTSUPP if rings have more than one user, or the endpoint has targets that
- * are mapped: a thread that stores itself has no use for a burst.
+ * 0, -FI_EINVAL as all operations, or -FI_EOPNOTSUPP if rings have more than one user, or any target of the endpoint is
+ * mapped.
  */
 FI_P2P_XPU_FUNC int fi_p2p_xpu_burst_begin(struct fid_xpu_ep *ep,
 					   struct fi_p2p_xpu_burst *burst, uint64_t flags)

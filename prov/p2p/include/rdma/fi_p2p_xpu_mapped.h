@@ -15,7 +15,7 @@ struct fi_p2p_xpu_part {
 	uint32_t index, count;
 };
 
-/* Divisions take long, so not for a thread alone */
+/* A division takes long, so a thread that is alone does none. */
 FI_P2P_XPU_FUNC struct fi_p2p_xpu_part fi_p2p_xpu_part_of(int scope)
 {
 	struct fi_p2p_xpu_part part = {0, 1};
@@ -130,7 +130,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_mapped_check(const struct fi_p2p_xpu_mapped *mapp
 	return (mapped->to + offset) % 8 ? -FI_EINVAL : 0;
 }
 
-/* All threads of the scope call it; a signal is the first one's. What these have put before, is there before a signal. */
+/* All threads of a scope call it. The first one signals: after what these have put, as they have met since. */
 FI_P2P_XPU_FUNC void fi_p2p_xpu_mapped_do(const struct fi_p2p_xpu_mapped *mapped,
 					  unsigned int kind, uint64_t offset, uint64_t value,
 					  uint64_t len, struct fi_p2p_xpu_part part)
@@ -147,16 +147,18 @@ FI_P2P_XPU_FUNC void fi_p2p_xpu_mapped_do(const struct fi_p2p_xpu_mapped *mapped
 		fi_p2p_xpu_add(word, value);
 }
 
-/* The proxy counts what a kernel has done to a target. As with other puts, the bytes may still be on their way. */
+/* Has the proxy count one operation. Its bytes have been read, and may still be on their way, as those of other puts. */
 FI_P2P_XPU_FUNC void fi_p2p_xpu_mapped_count(struct fi_p2p_xpu_way way, uint64_t position,
 					     uint32_t target)
 {
+	/* not before the copy */
+	__asm__ __volatile__("" ::: "memory");
 	fi_p2p_xpu_way_put(way, position, 0,
 			   (uint64_t) FI_P2P_XPU_KIND_DONE << FI_P2P_XPU_KIND_SHIFT |
 				   (uint64_t) target << FI_P2P_XPU_TARGET_SHIFT);
 }
 
-/* No error: the proxy does it */
+/* What it returns if the proxy is to do it */
 #define FI_P2P_XPU_NOT_MAPPED 1
 
 /*

@@ -17,7 +17,7 @@
 FI_P2P_XPU_FUNC void fi_p2p_xpu_store16(struct fi_p2p_xpu_word2 *to, uint64_t lo, uint64_t hi)
 {
 #if defined(__CUDA_ARCH__)
-	/* a fence comes before; without "memory", a loop keeps the ring's state in registers */
+	/* callers order it; without "memory", a loop keeps the ring's state in registers */
 	asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(lo),
 		     "l"(hi));
 #else
@@ -50,7 +50,7 @@ FI_P2P_XPU_FUNC void fi_p2p_xpu_store(uint64_t *to, uint64_t value)
 #endif
 }
 
-/* The same as an atomic addition, which no other processor's interferes with */
+/* The same as an atomic addition */
 FI_P2P_XPU_FUNC void fi_p2p_xpu_add(uint64_t *to, uint64_t value)
 {
 #if defined(__CUDA_ARCH__)
@@ -277,6 +277,18 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_sync_block(int value)
 	__syncthreads();
 	return value;
 }
+
+/* The same for a warp's. A shuffle alone orders no memory. */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_sync_lanes(int value)
+{
+#if defined(__HIPCC__)
+	__threadfence_block();
+	return __shfl(value, 0);
+#else
+	__syncwarp();
+	return __shfl_sync(0xffffffffU, value, 0);
+#endif
+}
 #endif
 
 /*
@@ -292,11 +304,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_sync_block(int value)
 #define FI_P2P_XPU_THREADS (blockDim.x * blockDim.y * blockDim.z)
 #define FI_P2P_XPU_LANES warpSize
 #define FI_P2P_XPU_SYNC_BLOCK(value) fi_p2p_xpu_sync_block(value)
-#if defined(__HIPCC__)
-#define FI_P2P_XPU_SYNC_LANES(value) __shfl(value, 0)
-#else
-#define FI_P2P_XPU_SYNC_LANES(value) __shfl_sync(0xffffffffU, value, 0)
-#endif
+#define FI_P2P_XPU_SYNC_LANES(value) fi_p2p_xpu_sync_lanes(value)
 #else
 #define FI_P2P_XPU_BLOCK 0U
 #define FI_P2P_XPU_THREAD 0U

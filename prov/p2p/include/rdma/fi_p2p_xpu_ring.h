@@ -165,7 +165,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_ep_way(const struct fid_xpu_ep *ep, struct fi_p2p
 
 	if (ep->fid.prov_id != FI_XPU_PROV_P2P)
 		return -FI_EINVAL;
-	/* @abi and @rings, and at the same time @mapped and @counted: a trip to memory takes longer than what is between them */
+	/* @abi and @rings. @mapped and @counted come in the same trip to memory, before it is known whether they are of use */
 	head = fi_p2p_xpu_const2(dev);
 	more = fi_p2p_xpu_const2(&dev->mapped);
 	if (((uint32_t) head.lo & ~FI_P2P_XPU_MAPPED) != FI_P2P_XPU_ABI)

@@ -489,6 +489,17 @@ static int xpu_targets_grow(struct xpu_ep *ep, const struct fi_p2p_xpu_target *t
 	return ret;
 }
 
+/* The peer of the new target may have been mapped so far: kernels are told. Else there is no such target. 0 or an error */
+static int xpu_target_unmaps(struct xpu_ep *ep)
+{
+	int ret = xpu_mapped_store(ep);
+
+	proxy_hold(ep->ctx->proxy);
+	ep->target_count -= ret != 0;
+	proxy_release(ep->ctx->proxy);
+	return ret;
+}
+
 int xpu_target_add(struct p2p_ep *p2p_ep, const struct fi_p2p_xpu_target *target,
 		   uint32_t *number)
 {
@@ -509,6 +520,5 @@ int xpu_target_add(struct p2p_ep *p2p_ep, const struct fi_p2p_xpu_target *target
 	*number = ep->target_count - 1;
 release:
 	proxy_release(ep->ctx->proxy);
-	/* its peer may have been mapped so far */
-	return !ret && ep->shared->mapped ? xpu_mapped_store(ep) : ret;
+	return !ret && ep->shared->mapped ? xpu_target_unmaps(ep) : ret;
 }

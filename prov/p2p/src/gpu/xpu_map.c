@@ -18,13 +18,14 @@
 
 #define XPU_SHARE_MAGIC UINT64_C(0x6f66695f73686172)
 
-/* What mr_share() writes. A peer may say anything there. */
+/* What mr_share() writes. A peer may say anything there. @shared: in place of the offer's */
 struct xpu_share {
 	uint64_t magic;
 	uint64_t key;
 	uint64_t base;
 	uint64_t len;
 	uint64_t access;
+	uint64_t shared;
 	struct ipc_offer offer;
 };
 
@@ -57,7 +58,9 @@ int xpu_mr_share(struct p2p_mr *mr, void *buf, size_t *len)
 	share.len = region->len;
 	share.access = region->access;
 	p2p_lock_take(&xfer->lock);
-	if (mr->served && region->mem.ops && region->count == 1)
+	if (conf.path == CONF_PATH_STAGE)
+		why = "FI_P2P_PATH=stage";
+	else if (mr->served && region->mem.ops && region->count == 1)
 		export = ipc_export(&xfer->ipc, &region->mem, region->iov[0].iov_base,
 				    region->len, &why);
 	if (export)
@@ -68,6 +71,8 @@ int xpu_mr_share(struct p2p_mr *mr, void *buf, size_t *len)
 		P2P_INFO("peers' kernels cannot store to a region: %s\n", why);
 		return -FI_EOPNOTSUPP;
 	}
+	share.shared = share.offer.shared;
+	share.offer.shared = false;
 	memcpy(buf, &share, sizeof share);
 	return 0;
 }
@@ -87,7 +92,7 @@ static int xpu_share_check(const struct xpu_share *share,
 	return share->access & FI_REMOTE_WRITE ? 0 : -FI_EACCES;
 }
 
-/* Where kernels find local memory. NULL, or why they do not */
+/* Fills @from with the place where kernels find local memory. NULL, or the reason why they cannot */
 static const char *xpu_map_local(const struct gpu_dev *dev, void *buf, uint64_t *from)
 {
 	void *addr = buf;
@@ -106,67 +111,68 @@ static const char *xpu_map_local(const struct gpu_dev *dev, void *buf, uint64_t 
 	return NULL;
 }
 
-/* Where this process has it itself. False: it is gone, or another device's */
-static bool xpu_map_own(const struct gpu_dev *dev, const struct ipc_offer *offer, void **addr)
-{
-	struct dev_mem mem;
-
-	*addr = (void *) (uintptr_t) (offer->base + offer->offset);
-	return dev_find(*addr, &mem) == 1 && mem.id == offer->id && mem.ops == dev->mem.ops &&
-	       mem.ordinal == dev->mem.ordinal;
-}
-
-/* Opens the peer's memory, for as long as the context is there. NULL, or why it cannot */
-static const char *xpu_map_open(struct xpu_ctx *ctx, const struct xpu_share *share, void **addr)
+/*
+ * Opens the peer's memory, for as long as the context is there. @peer: the number of the endpoint's. 0, or an error with @why.
+ * Memory of this process is not opened: nothing would keep it there.
+ */
+static int xpu_map_open(struct xpu_ctx *ctx, const struct xpu_share *share, unsigned int peer,
+			void **addr, const char **why)
 {
 	const struct ipc_offer *offer = &share->offer;
-	const struct ipc_claim claim = {.len = share->len, .offer = offer};
+	/* a number that no other peer of the domain's has */
+	const struct ipc_claim claim = {.peer = (uintptr_t) ctx->puts + peer,
+					.len = share->len,
+					.offer = offer};
 	struct xfer *xfer = &ctx->native.domain->xfer;
 	struct xpu_map *map;
 	int ret;
 
-	if (!ipc_near(&xfer->ipc, offer))
-		return "it is another host's, another user's or another container's";
-	if (offer->process == xfer->ipc.process)
-		return xpu_map_own(&ctx->dev, offer, addr) ? NULL : "it is another GPU's here";
+	*why = "it is another host's, another user's or another container's, or this process's";
+	if (!ipc_near(&xfer->ipc, offer) || offer->process == xfer->ipc.process)
+		return -FI_EOPNOTSUPP;
+	*why = "out of memory";
 	map = malloc(sizeof *map);
 	if (!map)
-		return "out of memory";
+		return -FI_ENOMEM;
 	p2p_lock_take(&xfer->lock);
 	ret = ipc_open(&xfer->ipc, &claim, &ctx->dev.mem, &map->import, addr);
 	if (!ret)
 		SLIST_INSERT_HEAD(&ctx->maps, map, entry);
 	p2p_lock_drop(&xfer->lock);
-	if (!ret)
-		return NULL;
-	free(map);
-	return ret == -FI_EAGAIN
-		       ? "too much of other processes' memory is open (FI_P2P_MAP_SIZE)"
-		       : "this GPU cannot open it";
+	if (ret)
+		free(map);
+	*why = ret == -FI_EAGAIN ? "memory of other processes that is open is in the way"
+				 : "this GPU cannot open it";
+	return ret;
 }
 
-static const char *xpu_map(struct xpu_ctx *ctx, const struct fi_p2p_xpu_target *target,
-			   const struct xpu_share *share, struct fi_p2p_xpu_mapped *mapped)
+/* 0, or an error with @why */
+static int xpu_map(struct xpu_ctx *ctx, const struct xpu_target *target,
+		   const struct xpu_share *share, struct fi_p2p_xpu_mapped *mapped,
+		   const char **why)
 {
-	const uint64_t offset = target->addr - share->base;
-	const char *why;
+	const uint64_t offset = target->is.addr - share->base;
 	void *addr;
+	int ret;
 
+	*why = NULL;
 	if (!ctx->dev.mem.ops)
-		return "the kernels are threads of the host";
-	if (conf.path == CONF_PATH_STAGE)
-		return "FI_P2P_PATH=stage";
-	why = xpu_map_local(&ctx->dev, target->buf, &mapped->from);
-	if (!why)
-		why = xpu_map_open(ctx, share, &addr);
-	if (why)
-		return why;
+		*why = "the kernels are threads of the host";
+	else if (conf.path == CONF_PATH_STAGE)
+		*why = "FI_P2P_PATH=stage";
+	else
+		*why = xpu_map_local(&ctx->dev, target->is.buf, &mapped->from);
+	if (*why)
+		return -FI_EOPNOTSUPP;
+	ret = xpu_map_open(ctx, share, target->peer, &addr, why);
+	if (ret)
+		return ret;
 	mapped->to = (uintptr_t) addr + offset;
 	mapped->len = share->len - offset;
-	return NULL;
+	return 0;
 }
 
-/* What kernels are to read: what is mapped of the targets of peers that are mapped as a whole */
+/* Fills @table, as kernels are to read it: with the targets of those peers of whom all are mapped */
 static void xpu_mapped_list(struct xpu_ep *ep, struct fi_p2p_xpu_mapped *table)
 {
 	for (unsigned int i = 0; i < ep->peer_count; i++)
@@ -198,9 +204,13 @@ static int xpu_mapped_show(struct xpu_ep *ep, const struct fi_p2p_xpu_mapped *ta
 	if (ret)
 		return ret;
 	head.mapped = addr;
-	shared->mapped = addr;
-	return gpu_state_store(dev, shared->state, &head,
-			       offsetof(struct fi_p2p_xpu_ep_dev, ring));
+	ret = gpu_state_store(dev, shared->state, &head,
+			      offsetof(struct fi_p2p_xpu_ep_dev, ring));
+	if (ret)
+		gpu_state_free(dev, addr);
+	else
+		shared->mapped = addr;
+	return ret;
 }
 
 int xpu_mapped_store(struct xpu_ep *ep)
@@ -222,34 +232,56 @@ int xpu_mapped_store(struct xpu_ep *ep)
 	return ret;
 }
 
+/* Sets what is mapped of a target; all zero: nothing */
+static void xpu_target_set(struct xpu_ep *ep, uint32_t number,
+			   const struct fi_p2p_xpu_mapped *mapped)
+{
+	proxy_hold(ep->ctx->proxy);
+	ep->targets[number].mapped = *mapped;
+	proxy_release(ep->ctx->proxy);
+}
+
+/* The target, if @share is of its memory. 0 or an error */
+static int xpu_target_get(const struct xpu_ep *ep, uint32_t number,
+			  const struct xpu_share *share, struct xpu_target *target)
+{
+	int ret = -FI_EINVAL;
+
+	proxy_hold(ep->ctx->proxy);
+	if (number < ep->target_count) {
+		*target = ep->targets[number];
+		ret = target->mapped.to ? -FI_EALREADY : xpu_share_check(share, &target->is);
+	}
+	proxy_release(ep->ctx->proxy);
+	return ret;
+}
+
 int xpu_target_map(struct xpu_ep *ep, uint32_t number, const void *buf, size_t len)
 {
 	struct fi_p2p_xpu_mapped mapped = {.to = 0};
-	struct fi_p2p_xpu_target target;
+	struct xpu_target target;
 	struct xpu_share share;
 	const char *why;
-	int ret = -FI_EINVAL;
+	int ret;
 
 	if (len != sizeof share)
 		return -FI_EINVAL;
 	memcpy(&share, buf, sizeof share);
-	proxy_hold(ep->ctx->proxy);
-	if (number < ep->target_count) {
-		target = ep->targets[number].is;
-		ret = xpu_share_check(&share, &target);
-	}
-	proxy_release(ep->ctx->proxy);
+	share.offer.shared = share.shared != 0;
+	ret = xpu_target_get(ep, number, &share, &target);
 	if (ret)
 		return ret;
-	why = xpu_map(ep->ctx, &target, &share, &mapped);
-	if (why) {
+	ret = xpu_map(ep->ctx, &target, &share, &mapped, &why);
+	if (ret) {
 		P2P_INFO("kernels do not store to target %u themselves: %s\n", number, why);
-		return -FI_EOPNOTSUPP;
+		return ret;
 	}
-	proxy_hold(ep->ctx->proxy);
-	ep->targets[number].mapped = mapped;
-	proxy_release(ep->ctx->proxy);
-	return xpu_mapped_store(ep);
+	xpu_target_set(ep, number, &mapped);
+	ret = xpu_mapped_store(ep);
+	mapped = (struct fi_p2p_xpu_mapped){.to = 0};
+	if (ret)
+		xpu_target_set(ep, number, &mapped);
+	return ret;
 }
 
 void xpu_maps_close(struct xpu_ctx *ctx)
