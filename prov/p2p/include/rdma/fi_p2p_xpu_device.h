@@ -291,33 +291,6 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_compare_atomic(struct fid_xpu_ep *ep, const void 
 
 /* ---- short operations, of one trigger ---- */
 
-/*
- * Posts a trigger, whose words are @lo and @hi. Where the target's memory is mapped, the kernel does what that would have
- * the proxy do: an operation of kind @kind, with these arguments.
- */
-FI_P2P_XPU_FUNC int fi_p2p_xpu_short(struct fid_xpu_ep *ep, unsigned int kind, uint32_t target,
-				     uint64_t offset, uint64_t value, uint64_t len, uint64_t lo,
-				     uint64_t hi, uint64_t flags, int scope)
-{
-	struct fi_p2p_xpu_way way;
-	int ret = fi_p2p_xpu_ep_way(ep, &way);
-
-	if (ret)
-		return ret;
-	if (__builtin_expect(way.mapped != 0, 0)) {
-		ret = fi_p2p_xpu_mapped_post(way, kind, target, offset, value, len, scope);
-		if (ret != FI_P2P_XPU_NOT_MAPPED)
-			return ret;
-	}
-	ret = 0;
-	if (fi_p2p_xpu_enter(scope)) {
-		if (!(flags & FI_P2P_XPU_NO_FENCE))
-			fi_p2p_xpu_fence();
-		ret = fi_p2p_xpu_way_post(way, lo, hi);
-	}
-	return fi_p2p_xpu_leave(scope, ret);
-}
-
 FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_short_what(unsigned int kind, uint32_t target,
 					       uint64_t offset)
 {
@@ -334,6 +307,36 @@ FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_put_what(uint32_t target, uint64_t offset, u
 		local >> FI_P2P_XPU_OFFSET_BITS ? FI_P2P_XPU_KIND_NONE : FI_P2P_XPU_KIND_PUT;
 
 	return fi_p2p_xpu_short_what(kind, target, offset) | (len & 0xff);
+}
+
+/*
+ * An operation of kind @kind, of which @value is what a put reads, or a signal's. Where the target's memory is mapped, the
+ * kernel does it. Else the proxy does, by one trigger.
+ */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_short(struct fid_xpu_ep *ep, unsigned int kind, uint32_t target,
+				     uint64_t offset, uint64_t value, uint32_t len,
+				     uint64_t flags, int scope)
+{
+	const int put = kind == FI_P2P_XPU_KIND_PUT;
+	struct fi_p2p_xpu_way way;
+	int ret = fi_p2p_xpu_ep_way(ep, &way);
+
+	if (ret)
+		return ret;
+	if (__builtin_expect(way.mapped != 0, 0)) {
+		ret = fi_p2p_xpu_mapped_post(way, kind, target, offset, value, len, scope);
+		if (ret != FI_P2P_XPU_NOT_MAPPED)
+			return ret;
+	}
+	ret = 0;
+	if (fi_p2p_xpu_enter(scope)) {
+		if (!(flags & FI_P2P_XPU_NO_FENCE))
+			fi_p2p_xpu_fence();
+		ret = fi_p2p_xpu_way_post(way, put ? value << 24 | len >> 8 : value,
+					  put ? fi_p2p_xpu_put_what(target, offset, value, len)
+					      : fi_p2p_xpu_short_what(kind, target, offset));
+	}
+	return fi_p2p_xpu_leave(scope, ret);
 }
 
 /**
@@ -353,9 +356,8 @@ FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_put_what(uint32_t target, uint64_t offset, u
 FI_P2P_XPU_FUNC int fi_p2p_xpu_put(struct fid_xpu_ep *ep, uint32_t target, uint64_t offset,
 				   uint64_t local, uint32_t len, uint64_t flags, int scope)
 {
-	return fi_p2p_xpu_short(ep, FI_P2P_XPU_KIND_PUT, target, offset, local, len,
-				local << 24 | len >> 8,
-				fi_p2p_xpu_put_what(target, offset, local, len), flags, scope);
+	return fi_p2p_xpu_short(ep, FI_P2P_XPU_KIND_PUT, target, offset, local, len, flags,
+				scope);
 }
 
 /**
@@ -373,8 +375,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_signal_set(struct fid_xpu_ep *ep, uint32_t target
 					  uint64_t offset, uint64_t value, uint64_t flags,
 					  int scope)
 {
-	return fi_p2p_xpu_short(ep, FI_P2P_XPU_KIND_SET, target, offset, value, 8, value,
-				fi_p2p_xpu_short_what(FI_P2P_XPU_KIND_SET, target, offset),
+	return fi_p2p_xpu_short(ep, FI_P2P_XPU_KIND_SET, target, offset, value, sizeof(value),
 				flags, scope);
 }
 
@@ -382,8 +383,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_signal_add(struct fid_xpu_ep *ep, uint32_t target
 					  uint64_t offset, uint64_t value, uint64_t flags,
 					  int scope)
 {
-	return fi_p2p_xpu_short(ep, FI_P2P_XPU_KIND_ADD, target, offset, value, 8, value,
-				fi_p2p_xpu_short_what(FI_P2P_XPU_KIND_ADD, target, offset),
+	return fi_p2p_xpu_short(ep, FI_P2P_XPU_KIND_ADD, target, offset, value, sizeof(value),
 				flags, scope);
 }
 
