@@ -205,8 +205,11 @@ static int map(struct xpu_side *side, const struct ft_buf *buf, uint32_t number,
 
 int xpu_side_map(struct xpu_side *side, bool *can)
 {
+	bool signals;
+
 	FT_TRY(map(side, &side->in, side->args.target, can));
-	FT_TRY(map(side, &side->signal, side->args.signal_target, can));
+	FT_TRY(map(side, &side->signal, side->args.signal_target, &signals));
+	*can &= signals;
 	return ft_meet_all(side->proc);
 }
 
