@@ -2,7 +2,8 @@
 /*
  * fi_p2p_lanecut: connections of lanes are cut, as the system refuses what their threads send: when lanes are tried for
  * the first time, and amid messages. What was under way by them fails or arrives, at both ends. Later messages arrive,
- * and soon they have lanes again.
+ * and soon they have lanes again. Their threads are late now and then, as on a busy machine: so messages of different
+ * lanes overtake each other, and come when nobody waits for them any more.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -10,8 +11,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ft_test.h"
@@ -20,22 +23,42 @@
 #define TAG 3
 /* Each time lanes are left alone for twice as long */
 #define CUTS 6
+#define LATE 24
 
 /* So many sends of lanes' threads are refused from now on, which cuts the connection */
 static int refused;
 
-static bool refuses(void)
+/* Is this a lane's thread? */
+static bool by_lane(void)
 {
 	static __thread char name[16];
 
-	if (__atomic_load_n(&refused, __ATOMIC_RELAXED) <= 0)
-		return false;
 	if (!name[0])
 		pthread_getname_np(pthread_self(), name, sizeof(name));
-	if (strcmp(name, "p2p_lane") || __atomic_fetch_sub(&refused, 1, __ATOMIC_RELAXED) <= 0)
+	return !strcmp(name, "p2p_lane");
+}
+
+static bool refuses(void)
+{
+	if (__atomic_load_n(&refused, __ATOMIC_RELAXED) <= 0 || !by_lane() ||
+	    __atomic_fetch_sub(&refused, 1, __ATOMIC_RELAXED) <= 0)
 		return false;
 	errno = ECONNRESET;
 	return true;
+}
+
+/* One look in so many is late, by up to as many [ms] */
+static void be_late(void)
+{
+	static __thread unsigned int seed;
+	struct timespec late = {0};
+
+	if (!seed)
+		seed = (unsigned int) gettid();
+	if (rand_r(&seed) % LATE)
+		return;
+	late.tv_nsec = rand_r(&seed) % LATE * 1000000L;
+	nanosleep(&late, NULL);
 }
 
 #define EXPORT __attribute__((visibility("default")))
@@ -51,6 +74,13 @@ EXPORT ssize_t send(int fd, const void *buf, size_t len, int flags)
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	return refuses() ? -1 : syscall(SYS_sendmsg, fd, msg, flags);
+}
+
+EXPORT int epoll_wait(int fd, struct epoll_event *events, int most, int timeout)
+{
+	if (by_lane())
+		be_late();
+	return (int) syscall(SYS_epoll_pwait, fd, events, most, timeout, NULL, 0);
 }
 
 /* One end of a message from rank @from, which may fail */

@@ -84,7 +84,7 @@ static void test_no_lanes(void **state)
 	hear(said);
 	assert_int_equal(sent_count(), 2);
 	p2p_lock_take(&fake_xfer.lock);
-	assert_int_equal(xfer_peer_get(&hello_ep, FAKE_NEW)->lanes->heard, 0);
+	assert_int_equal(xfer_peer_get(&hello_ep, FAKE_NEW)->lanes->heard[0], 0);
 	p2p_lock_drop(&fake_xfer.lock);
 	said.flags = WIRE_ASKS;
 	said.count = 2;

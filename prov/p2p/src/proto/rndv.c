@@ -61,6 +61,7 @@ static void rndv_aborted(struct xfer_ep *ep, const struct wire_msg *msg)
 		return;
 	}
 	arrival->status = msg->status;
+	arrival->begun = msg->count;
 	if (arrival->held)
 		rndv_divert_fail(arrival);
 	else if (arrival->req && xfer_req_fits(arrival->req, msg->type))

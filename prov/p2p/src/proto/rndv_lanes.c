@@ -103,25 +103,30 @@ static void rndv_lane_first_sent(struct xfer_ctx *ctx, const struct core_comp *c
 		rndv_lanes_fail(peer);
 }
 
+/* Is that turn later than what was heard of that lane? What was sent by a connection that failed may come last. */
+static bool rndv_lane_later(uint32_t turn, uint32_t heard)
+{
+	return !heard || (turn + 1 - heard) % RNDV_LANE_TURNS < RNDV_LANE_TURNS / 2;
+}
+
 static void rndv_lane_first_heard(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
 	struct rndv_lane_first *first = (struct rndv_lane_first *) ctx;
 	struct xfer_peer *peer = xfer_peer_find(ctx->ep, first->peer);
 	struct xfer_peer_lanes *lanes = rndv_lanes_by(peer, true, first->number);
 	const uint32_t low = (uint32_t) (first->out.tag % WIRE_PIECES_MAX);
+	const unsigned int lane = (unsigned int) first->out.lane;
 
-	if (!lanes || comp->err) {
+	if (comp->err) {
 		lanes_leave(ctx->ep, NULL, 1);
 		xfer_ctx_free(ctx);
 		if (lanes && comp->err != FI_ECANCELED)
 			rndv_lanes_refused(peer);
 		return;
 	}
-	if (lanes->heard_turn != low / LANES_MAX)
-		lanes->heard = 0;
-	lanes->heard_turn = low / LANES_MAX;
-	if (low % LANES_MAX == (unsigned int) first->out.lane)
-		lanes->heard |= 1u << first->out.lane;
+	if (lanes && low % LANES_MAX == lane &&
+	    rndv_lane_later(low / LANES_MAX, lanes->heard[lane]))
+		lanes->heard[lane] = low / LANES_MAX + 1;
 	xfer_out_post(&first->out);
 }
 
@@ -151,38 +156,28 @@ static void rndv_lane_first_post(struct xfer_peer *peer, unsigned int index, boo
 	xfer_out_post(&first->out);
 }
 
-/* The next one behind @ctx, or the first, that is to come from a peer; @sent: that is to go there; or NULL */
+/* The next one behind @ctx, or the first, that is to go to a peer; or NULL */
 static struct rndv_lane_first *rndv_lane_first_next(const struct xfer_peer *peer,
-						    struct xfer_ctx *ctx, bool sent)
+						    struct xfer_ctx *ctx)
 {
-	ctx = ctx ? LIST_NEXT(ctx, live) : LIST_FIRST(&peer->ep->live);
-	for (; ctx; ctx = LIST_NEXT(ctx, live)) {
-		if (ctx->done == (sent ? rndv_lane_first_sent : rndv_lane_first_heard) &&
-		    ((struct rndv_lane_first *) ctx)->peer == peer->addr)
-			break;
-	}
+	do {
+		ctx = ctx ? LIST_NEXT(ctx, live) : LIST_FIRST(&peer->ep->live);
+	} while (ctx && (ctx->done != rndv_lane_first_sent ||
+			 ((struct rndv_lane_first *) ctx)->peer != peer->addr));
 	return (struct rndv_lane_first *) ctx;
-}
-
-/* Takes back what was to come first over our lanes from a peer; @sent: what was to go by its lanes */
-static void rndv_lanes_first_cancel(struct xfer_peer *peer, bool sent)
-{
-	struct rndv_lane_first *first = NULL;
-
-	while ((first = rndv_lane_first_next(peer, first ? &first->out.ctx : NULL, sent)))
-		xfer_out_cancel(&first->out);
 }
 
 /* It has none for ours, or one of ours does not receive: they are offered again after a while. */
 static void rndv_lanes_refused(struct xfer_peer *peer)
 {
-	rndv_lanes_first_cancel(peer, false);
 	peer->lanes->offered = false;
-	peer->lanes->heard = 0;
 	retry_failed(&peer->lanes->offers);
 }
 
-/* Gives back the receives for those that have been removed, or have another offer */
+/*
+ * Gives back the receives for those that were lost or removed, or have another offer. They are kept as long as there is
+ * room: first messages may be under way to them, and cores that stall read nothing behind one without a receive.
+ */
 static void rndv_lanes_sweep(struct xfer_ep *ep)
 {
 	struct rndv_lane_first *first;
@@ -214,8 +209,8 @@ static void rndv_lanes_offer(struct xfer_peer *peer)
 		return;
 	}
 	lanes->offered = true;
-	lanes->heard = 0;
-	lanes->heard_turn = lanes->limit_turn = 0;
+	memset(lanes->heard, 0, sizeof lanes->heard);
+	lanes->limit_turn = 0;
 	lanes->limit = LANES_MAX;
 	msg.len = lanes_kind(ep);
 	msg.transfer = lanes->number = (uint32_t) xfer_id_new(ep->xfer);
@@ -235,9 +230,12 @@ unsigned int rndv_lanes_window(unsigned int count)
 /* So many of ours may be used, from the first on: it has been heard over each since it began to use them */
 static unsigned int rndv_lanes_heard(const struct xfer_peer_lanes *lanes)
 {
-	if (lanes->heard_turn != lanes->limit_turn)
-		return 0;
-	return P2P_MIN((unsigned int) __builtin_ctz(~lanes->heard), lanes->limit);
+	unsigned int count = 0;
+
+	while (lanes->offered && count < lanes->limit &&
+	       lanes->heard[count] == lanes->limit_turn + 1)
+		count++;
+	return count;
 }
 
 /*
@@ -250,7 +248,7 @@ static bool rndv_lanes_try(struct xfer_peer *peer)
 
 	if (!retry_due(&lanes->failed))
 		return false;
-	if (room_spare(lanes->out) || rndv_lane_first_next(peer, NULL, true)) {
+	if (room_spare(lanes->out) || rndv_lane_first_next(peer, NULL)) {
 		retry_failed(&lanes->failed);
 		return false;
 	}
@@ -448,8 +446,8 @@ static void rndv_lanes_said(struct xfer_ep *ep, struct xfer_req *req,
 		rndv_lanes_offered(peer, msg);
 		return;
 	}
-	peer->lanes->limit = msg->count;
-	peer->lanes->limit_turn = msg->transfer;
+	peer->lanes->limit = P2P_MIN(msg->count, LANES_MAX);
+	peer->lanes->limit_turn = msg->transfer % RNDV_LANE_TURNS;
 	if (!msg->count && !msg->transfer && peer->lanes->offered)
 		rndv_lanes_refused(peer);
 }
@@ -461,11 +459,12 @@ static void rndv_lanes_said(struct xfer_ep *ep, struct xfer_req *req,
 static void rndv_lanes_lost(struct xfer_peer *peer, int status)
 {
 	struct xfer_peer_lanes *lanes = peer->lanes;
+	struct rndv_lane_first *first = NULL;
 
 	if (!lanes)
 		return;
-	rndv_lanes_first_cancel(peer, true);
-	rndv_lanes_first_cancel(peer, false);
+	while ((first = rndv_lane_first_next(peer, first ? &first->out.ctx : NULL)))
+		xfer_out_cancel(&first->out);
 	*lanes = (struct xfer_peer_lanes){
 		.offers = lanes->offers,
 		.taken = lanes->taken,

@@ -20,7 +20,7 @@
  * @cq, @marker: what is known of a receive that is not followed up
  * @held, @gone: the caller's of rndv_divert()
  * @peeks:	peeks that wait for the announcement; @found is called for them then
- * @status:	the sender's error, if it gave up: nothing will come
+ * @status:	the sender's error, if it gave up: only its first @begun pieces may come
  * @waited:	how long its announcement has been waited for [ms]; since its sender was lost, if it is @deserted
  * @suspect:	the peer that is watched meanwhile, or NULL
  * @look:	for its note
@@ -32,6 +32,7 @@ struct xfer_arrival {
 	bool announced;
 	bool noted;
 	int status;
+	uint32_t begun;
 	void (*ready)(struct xfer_arrival *arrival);
 	struct xfer_req *req;
 	struct xfer_cq *cq;

@@ -157,15 +157,14 @@ static void rndv_piece_copied_in(struct copy *copy, int status)
 		rndv_recv_check(req);
 }
 
-/*
- * Its receive was taken back. It may come all the same, unless its sender has said that it gives up. Its own record is
- * free by now, so there is one for what waits for it.
- */
+/* Its receive was taken back. It may come all the same, unless its sender does not begin it. So there is another one */
 static void rndv_piece_missed(const struct xfer_req *req, struct xfer_ep *ep, int lane,
 			      uint64_t tag)
 {
+	const struct xfer_arrival *arrival = req->transfer.recv.arrival;
+
 	if ((!(req->ctx.ep->quirks & QUIRK_STALLS) || lane >= 0) &&
-	    !req->transfer.recv.arrival->status)
+	    (!arrival->status || tag % WIRE_PIECES_MAX < arrival->begun))
 		rndv_stale_expect(lane < 0 ? ep : req->ctx.ep, lane, tag);
 }
 

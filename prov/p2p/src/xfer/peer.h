@@ -105,7 +105,7 @@ struct xfer_life {
  * struct xfer_peer_lanes - what is agreed of lanes with a peer (rndv_lanes.c).
  * @offered:	ours are offered to it, by this @number of a transfer
  * @offers:	it has refused them, or was lost: when they may be offered again
- * @heard:	over those of ours it has been heard since it began its turn @heard_turn, one bit each
+ * @heard:	over each of ours: its latest turn of which it has been heard there, and 1 more; 0: none
  * @limit:	so many of ours it uses at most, in its turn @limit_turn
  * @out:	so many of its we know, by their addresses @to. It has offered them by its number @theirs
  * @taken:	when an offer was taken last: the next one is not taken at once
@@ -125,10 +125,9 @@ struct xfer_peer_lanes {
 	struct retry failed;
 	uint32_t number;
 	uint32_t theirs;
-	uint32_t heard_turn;
+	uint32_t heard[LANES_MAX];
 	uint32_t limit_turn;
 	uint32_t turn;
-	unsigned int heard;
 	unsigned int limit;
 	unsigned int out;
 	unsigned int told;
