@@ -664,8 +664,7 @@ part_trixie() {
 	within=("${trixie[@]}") where=" in Debian 13"
 	loads
 	conform
-	# tcp of libfabric 2.1 crashes in every second run of cq-eager, when an endpoint is closed: docs/reliability.md
-	leave_out "$repeated|$any_core|$composed|^(xpu-few|realloc|farewell)$|$later_shm" '^cq-eager$'
+	leave_out "$repeated|$any_core|$composed|^(xpu-few|realloc|farewell)$|$later_shm"
 	run_functional plain layered cuda "${all:+tcp;ofi_rxm;ofi_p2p,}tcp;ofi_p2p"
 	leave_out "$repeated|$any_core|$composed|^(xpu-few|realloc|farewell)$"
 	run_functional plain layered cuda "shm;ofi_p2p"

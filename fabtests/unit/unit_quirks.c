@@ -131,7 +131,8 @@ static void test_words(void **state)
 }
 
 #define NET                                                                                    \
-	(QUIRK_STALLS | QUIRK_MIXES | QUIRK_UNCOUNTED | QUIRK_AHEAD | QUIRK_KEYS | QUIRK_LENDS)
+	(QUIRK_STALLS | QUIRK_MIXES | QUIRK_UNCOUNTED | QUIRK_AHEAD | QUIRK_KEYS |             \
+	 QUIRK_LENDS | QUIRK_DANGLES)
 #define NET_1_17 (NET | QUIRK_EARLY | QUIRK_ATOMICS | QUIRK_NO_COUNTERS | QUIRK_DIRECTED)
 #define RXM (QUIRK_LITTERS | QUIRK_OWN_DATA)
 #define RXM_1 (RXM | QUIRK_PEEK_UNMARKED)

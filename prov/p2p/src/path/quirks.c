@@ -111,6 +111,18 @@ const struct quirk quirks_table[] = {
 		.provider = "net",
 		.match = QUIRK_NET,
 		.below = QUIRK_STILL,
+		.flag = QUIRK_DANGLES,
+		.does = "crashes if it goes on when an endpoint was closed to which a peer connects",
+		.why = "xnet_handle_conn() looks at the listener of the endpoint, which "
+		       "xnet_pep_close() has freed. To read a queue is to go on. So we read errors "
+		       "alone after the close, as the core goes on for nobody who asks for those.",
+		.see = "runfabtests -k '^cq-eager$' -p 'tcp;ofi_p2p' crashes without this row, with "
+		       "libfabric 2.1.",
+	},
+	{
+		.provider = "net",
+		.match = QUIRK_NET,
+		.below = QUIRK_STILL,
 		.flag = QUIRK_AHEAD,
 		.does = "has reliable datagram endpoints itself, and so comes before ofi_rxm",
 		.why = "libfabric sorts lists for applications, but not those for providers.",

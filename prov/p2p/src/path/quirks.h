@@ -39,6 +39,7 @@
 #define QUIRK_DEAR (1ULL << 23)
 #define QUIRK_RECV_NOMEM (1ULL << 24)
 #define QUIRK_SOURCELESS (1ULL << 25)
+#define QUIRK_DANGLES (1ULL << 26)
 
 /* The part of a core provider's name that a row is about */
 enum quirk_match {

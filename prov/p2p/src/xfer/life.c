@@ -119,12 +119,25 @@ static void xfer_ep_say_farewell(struct xfer_ep *ep)
 		xfer_progress_turn(ep->xfer);
 }
 
+static void xfer_ep_read(const struct xfer_ep *ep, bool (*pull)(struct xfer_cq *cq))
+{
+	struct xfer_cq *cq;
+
+	LIST_FOREACH(cq, &ep->xfer->cqs, entry) {
+		while (pull(cq))
+			;
+	}
+}
+
 /* Closes the core's endpoint, and reads what it has completed or cancelled: records of ours */
 static int xfer_ep_close_core(struct xfer_ep *ep)
 {
-	struct xfer_cq *cq;
+	const bool dangles = ep->front->quirks & QUIRK_DANGLES;
 	int ret;
 
+	/* afterwards there are only errors to be read, but of what came between the two */
+	if (dangles && !ep->front->closing)
+		xfer_ep_read(ep, xfer_cq_pull);
 	/* before the close: another endpoint may send meanwhile, or have the name afterwards */
 	gone_closed(ep);
 	ret = fi_close(&ep->core->fid);
@@ -136,10 +149,7 @@ static int xfer_ep_close_core(struct xfer_ep *ep)
 	/* what comes there is about this one */
 	if (ep->side)
 		ep->side->closing = true;
-	LIST_FOREACH(cq, &ep->xfer->cqs, entry) {
-		while (xfer_cq_pull(cq))
-			;
-	}
+	xfer_ep_read(ep, dangles ? xfer_cq_pull_error : xfer_cq_pull);
 	return 0;
 }
 

@@ -201,11 +201,29 @@ enum xfer_taken xfer_take(struct xfer_cq *cq, const struct core_comp *comp,
 	return taken;
 }
 
+bool xfer_cq_pull_error(struct xfer_cq *cq)
+{
+	struct core_comp comp, taken;
+
+	xfer_assert_locked(cq->xfer);
+	if (core_comp_from_error(cq->core, &comp))
+		return false;
+	/* what becomes of one of ours has no such data: it is freed here */
+	taken = comp;
+	taken.err_data = NULL;
+	taken.err_data_size = 0;
+	if (xfer_take_locked(cq, &taken))
+		free(comp.err_data);
+	else
+		xfer_cq_report(cq, &comp);
+	return true;
+}
+
 bool xfer_cq_pull(struct xfer_cq *cq)
 {
 	struct fi_cq_tagged_entry entries[XFER_READ_BATCH];
 	fi_addr_t src[XFER_READ_BATCH];
-	struct core_comp comp, taken;
+	struct core_comp comp;
 	int reads = 0;
 	ssize_t ret;
 
@@ -225,19 +243,8 @@ bool xfer_cq_pull(struct xfer_cq *cq)
 		(cq->heard > 1 && reads < XFER_READS_HEARD && !cell_scarce(&cq->xfer->cells)) ||
 		(ret == XFER_READ_BATCH && reads < XFER_READS_MAX));
 	cq->hears = false;
-	if (ret == -FI_EAVAIL) {
-		if (core_comp_from_error(cq->core, &comp))
-			return false;
-		/* what becomes of one of ours has no such data: it is freed here */
-		taken = comp;
-		taken.err_data = NULL;
-		taken.err_data_size = 0;
-		if (xfer_take_locked(cq, &taken))
-			free(comp.err_data);
-		else
-			xfer_cq_report(cq, &comp);
-		return true;
-	}
+	if (ret == -FI_EAVAIL)
+		return xfer_cq_pull_error(cq);
 	if (ret < 0 && ret != -FI_EAGAIN && !cq->failed) {
 		P2P_WARN("reading the core provider's completions: %s\n",
 			 fi_strerror((int) -ret));

@@ -35,6 +35,9 @@ static inline ssize_t xfer_cq_read(struct xfer_cq *cq, struct fi_cq_tagged_entry
  */
 bool xfer_cq_pull(struct xfer_cq *cq);
 
+/* The same of one error that comes next there, without progress of the core's */
+bool xfer_cq_pull_error(struct xfer_cq *cq);
+
 /* The first one that it holds of, or the next one @after that; NULL: no more */
 struct xfer_ep *xfer_cq_ep(const struct xfer_cq *cq, const struct xfer_ep *after);
 
