@@ -306,6 +306,7 @@ installed_files='
 	include/rdma/fi_p2p_xpu_mapped.h
 	include/rdma/fi_p2p_xpu_port.h
 	include/rdma/fi_p2p_xpu_ring.h
+	lib/libnccl-gin-p2p.so
 	share/man/man3/fi_p2p_buffer.3
 	share/man/man3/fi_p2p_stream.3
 	share/man/man3/fi_p2p_xpu.3

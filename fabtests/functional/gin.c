@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * fi_p2p_gin: libnccl-gin-p2p is called as NCCL calls it, without NCCL: its messages, and then puts and signals by the
+ * interface of 2.28 and by that of 2.30, between two to four ranks. All to all with many puts under way; a signal that
+ * follows puts of other sizes, and tells of all of them; contexts, weak signals, reads, flushes; and what is wrong.
+ */
+#include <dlfcn.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ft_test.h"
+#include "nccl_api.h"
+
+#define LARGEST (((size_t) 1 << 20) + 3)
+#define SLOT (LARGEST + FT_ROOM)
+#define OFFSET 64
+#define DEPTH 8
+#define ROUNDS 3
+#define WORDS 64
+#define CONTEXTS 3
+
+/**
+ * struct world - what a rank has.
+ * @data:	under test: first a slot for what goes to each rank, then one for what comes from each
+ * @words:	signals, of which each rank adds to its own
+ * @expected:	what the word of each rank has to be
+ * @v11, @rma:	one of the two interfaces, with @coll; and the contexts of the second one
+ */
+struct world {
+	struct ft_proc *proc;
+	const struct nccl_net_v11 *net;
+	const struct nccl_gin_v11 *v11;
+	const struct nccl_rma_v14 *rma;
+	struct ft_buf data, words;
+	uint64_t expected[FT_MAX_RANKS];
+	void *coll, *ctx;
+	void *data_mr, *words_mr;
+};
+
+static void say(int level, unsigned long flags, const char *file, int line, const char *format,
+		...)
+{
+}
+
+static int check(int ret, const char *call)
+{
+	FT_CHECK(ret == NCCL_SUCCESS, "%s: result %d", call, ret);
+	return 0;
+}
+
+static size_t len_of(size_t i)
+{
+	static const size_t sizes[] = {8, LARGEST, 1, 70001, 4096, 128 << 10};
+
+	return sizes[i % FT_COUNT(sizes)];
+}
+
+static struct ft_slot slot_of(const struct world *w, bool in, int rank, size_t len)
+{
+	const size_t base = ((in ? (size_t) w->proc->ranks : 0) + (size_t) rank) * SLOT;
+
+	return (struct ft_slot){&w->data, base, SLOT, base + OFFSET, len};
+}
+
+static uint64_t key_of(size_t round, int from, int to)
+{
+	return round * 1000 + (uint64_t) from * 10 + (uint64_t) to;
+}
+
+/* ---- waiting ---- */
+
+static int progress(struct world *w)
+{
+	if (!w->coll)
+		return 0;
+	return check(w->rma ? w->rma->progress(w->ctx) : w->v11->progress(w->coll), "progress");
+}
+
+/* All ranks meet, and go on meanwhile */
+static int meet(struct world *w)
+{
+	struct pollfd polled = {.events = POLLIN};
+	char byte = 0;
+
+	for (int i = 0; i < w->proc->ranks; i++)
+		if (i != w->proc->rank)
+			FT_TRY(ft_oob_send(w->proc->fd[i], &byte, 1));
+	for (int i = 0; i < w->proc->ranks; i++) {
+		polled.fd = w->proc->fd[i];
+		while (i != w->proc->rank && poll(&polled, 1, 0) <= 0)
+			FT_TRY(progress(w));
+		if (i != w->proc->rank)
+			FT_TRY(ft_oob_recv(w->proc->fd[i], &byte, 1, w->proc->opts.timeout));
+	}
+	ft_progress_note();
+	return 0;
+}
+
+/* Each rank tells all others */
+static int exchange(struct world *w, char handles[][NCCL_HANDLE_MAX])
+{
+	const int me = w->proc->rank;
+
+	for (int i = 0; i < w->proc->ranks; i++)
+		if (i != me)
+			FT_TRY(ft_oob_send(w->proc->fd[i], handles[me], NCCL_HANDLE_MAX));
+	for (int i = 0; i < w->proc->ranks; i++)
+		if (i != me)
+			FT_TRY(ft_oob_recv(w->proc->fd[i], handles[i], NCCL_HANDLE_MAX,
+					   w->proc->opts.timeout));
+	return 0;
+}
+
+static int finish(struct world *w, void **reqs, size_t count)
+{
+	const double end = ft_usec() + (double) w->proc->opts.timeout * 1e6;
+	int done;
+
+	for (size_t i = 0; i < count; i++) {
+		for (done = 0; !done;) {
+			FT_CHECK(ft_usec() < end, "request %zu of %zu does not end", i, count);
+			FT_TRY(check(w->rma ? w->rma->test(w->coll, reqs[i], &done)
+					    : w->v11->test(w->coll, reqs[i], &done),
+				     "test"));
+		}
+	}
+	ft_progress_note();
+	return 0;
+}
+
+/* Waits until the word of @rank is what it has to be */
+static int wait_word(struct world *w, int rank)
+{
+	const double end = ft_usec() + (double) w->proc->opts.timeout * 1e6;
+	uint64_t word = 0;
+
+	while (word != w->expected[rank]) {
+		FT_CHECK(ft_usec() < end && word <= w->expected[rank],
+			 "rank %d's signals are %llu, not %llu", rank,
+			 (unsigned long long) word, (unsigned long long) w->expected[rank]);
+		FT_TRY(progress(w));
+		FT_TRY(w->words.ops->from(&word, w->words.addr + rank * (int) sizeof(word),
+					  sizeof(word)));
+	}
+	ft_progress_note();
+	return 0;
+}
+
+/* ---- messages ---- */
+
+struct way {
+	void *comm, *mr[2];
+};
+
+/* Messages around a ring, from host and device memory by turns */
+static int ring_round(struct world *w, struct way *out, struct way *in, size_t round)
+{
+	const int me = w->proc->rank, ranks = w->proc->ranks;
+	const int next = (me + 1) % ranks, before = (me + ranks - 1) % ranks;
+	const size_t len = len_of(round);
+	const struct ft_slot from = slot_of(w, false, next, len);
+	const struct ft_slot to = slot_of(w, true, before, LARGEST);
+	const double end = ft_usec() + (double) w->proc->opts.timeout * 1e6;
+	void *target = w->data.addr + to.off, *send = NULL, *recv = NULL;
+	size_t room = LARGEST;
+	int tag = 0, sent = 0, came = 0, size = -1;
+
+	FT_TRY(ft_slot_fill(&from, key_of(round, me, next)));
+	FT_TRY(ft_slot_arm(&to));
+	FT_TRY(check(w->net->irecv(in->comm, 1, &target, &room, &tag, &in->mr[0], NULL, &recv),
+		     "irecv"));
+	FT_TRY(check(w->net->isend(out->comm, w->data.addr + from.off, len, tag, out->mr[0],
+				   NULL, &send),
+		     "isend"));
+	while (!sent || !came) {
+		FT_CHECK(ft_usec() < end, "a message of %zu bytes does not end", len);
+		if (!sent)
+			FT_TRY(check(w->net->test(send, &sent, NULL), "test of a send"));
+		if (!came)
+			FT_TRY(check(w->net->test(recv, &came, &size), "test of a receive"));
+	}
+	FT_CHECK((size_t) size == len, "%d bytes have come, not %zu", size, len);
+	return ft_slot_check(&to, len, key_of(round, before, me), "a message");
+}
+
+static int messages(struct world *w)
+{
+	char handles[FT_MAX_RANKS][NCCL_HANDLE_MAX];
+	const int me = w->proc->rank, next = (me + 1) % w->proc->ranks;
+	const int type = w->data.ops->iface == FI_HMEM_CUDA ? NCCL_CUDA : NCCL_HOST;
+	struct nccl_props_v11 props;
+	struct way out = {NULL}, in = {NULL};
+	void *ctx, *listens, *unused = NULL;
+	int devices = 0;
+
+	FT_TRY(check(w->net->init(&ctx, 1, NULL, say, NULL), "init of messages"));
+	FT_TRY(check(w->net->devices(&devices), "devices"));
+	FT_TRY(check(w->net->get_properties(0, &props), "properties"));
+	FT_CHECK(devices == 1 && props.memory == (NCCL_HOST | NCCL_CUDA),
+		 "one device for both");
+	FT_TRY(check(w->net->listen(ctx, 0, handles[me], &listens), "listen"));
+	FT_TRY(exchange(w, handles));
+	FT_TRY(check(w->net->connect(ctx, 0, handles[next], &out.comm, &unused), "connect"));
+	FT_TRY(check(w->net->accept(listens, &in.comm, &unused), "accept"));
+	FT_TRY(check(w->net->close_listen(listens), "close of a listener"));
+	FT_TRY(check(w->net->reg_mr(out.comm, w->data.addr, w->data.size, type, &out.mr[0]),
+		     "registering"));
+	FT_TRY(check(w->net->reg_mr(in.comm, w->data.addr, w->data.size, type, &in.mr[0]),
+		     "registering"));
+	for (size_t round = 0; round < 2 * ROUNDS; round++)
+		FT_TRY(ring_round(w, &out, &in, round));
+	FT_TRY(ft_meet_all(w->proc));
+	memset(handles[next], 1, NCCL_HANDLE_MAX);
+	FT_CHECK(w->net->connect(ctx, 0, handles[next], &unused, &unused) == NCCL_INVALID_USAGE,
+		 "a handle of somebody else's is taken");
+	FT_TRY(check(w->net->dereg_mr(out.comm, out.mr[0]), "deregistering"));
+	FT_TRY(check(w->net->dereg_mr(in.comm, in.mr[0]), "deregistering"));
+	FT_TRY(check(w->net->close_send(out.comm), "close"));
+	FT_TRY(check(w->net->close_recv(in.comm), "close"));
+	return check(w->net->finalize(ctx), "finalize");
+}
+
+/* ---- puts and signals ---- */
+
+/* One put, with a signal if @value is not 0 */
+static int put(struct world *w, int context, int to, size_t len, uint64_t value, bool strong,
+	       void **req)
+{
+	const struct ft_slot from = slot_of(w, false, to, len);
+	const uint64_t far = slot_of(w, true, w->proc->rank, len).off;
+	const uint64_t word = (uint64_t) w->proc->rank * sizeof(uint64_t);
+	const uint32_t rank = (uint32_t) to,
+		       op = value == 1 ? NCCL_SIGNAL_INC : NCCL_SIGNAL_ADD;
+
+	if (w->v11 && !value)
+		return check(w->v11->iput(w->coll, from.off, w->data_mr, len, far, w->data_mr,
+					  rank, req),
+			     "iput");
+	if (w->v11)
+		return check(w->v11->iput_signal(w->coll, from.off, w->data_mr, len, far,
+						 w->data_mr, rank, word, w->words_mr, value, op,
+						 req),
+			     "iputSignal");
+	if (!value)
+		return check(w->rma->iput(w->ctx, context, from.off, w->data_mr, len, far,
+					  w->data_mr, rank, req),
+			     "iput");
+	return check(w->rma->iput_signal(w->ctx, context, from.off, w->data_mr, len, far,
+					 w->data_mr, rank, word, w->words_mr, value, op, strong,
+					 req),
+		     "iputSignal");
+}
+
+/*
+ * Each rank writes to all: the whole in several puts of the same bytes, and a signal. @apart: the signal comes by itself,
+ * behind those; else with the last one. All is there once the signal is seen.
+ */
+static int all_to_all(struct world *w, size_t round, bool apart)
+{
+	const int me = w->proc->rank, ranks = w->proc->ranks;
+	const size_t len = len_of(round);
+	const uint64_t value = round % 2 ? 1 : 7 + round;
+	void *reqs[FT_MAX_RANKS * (DEPTH + 1)];
+	struct ft_slot slot;
+	size_t count = 0;
+
+	for (int i = 0; i < ranks; i++) {
+		slot = slot_of(w, false, i, len);
+		FT_TRY(ft_slot_fill(&slot, key_of(round, me, i)));
+		slot = slot_of(w, true, i, len);
+		FT_TRY(ft_slot_arm(&slot));
+		w->expected[i] += i == me ? 0 : value;
+	}
+	FT_TRY(meet(w));
+	for (int depth = 0; depth < DEPTH; depth++)
+		for (int i = 0; i < ranks; i++)
+			if (i != me)
+				FT_TRY(put(w, (int) round % CONTEXTS, i, len,
+					   depth == DEPTH - 1 && !apart ? value : 0, true,
+					   &reqs[count++]));
+	for (int i = 0; apart && i < ranks; i++)
+		if (i != me)
+			FT_TRY(put(w, (int) round % CONTEXTS, i, 0, value, true,
+				   &reqs[count++]));
+	for (int i = 0; i < ranks; i++) {
+		if (i == me)
+			continue;
+		FT_TRY(wait_word(w, i));
+		slot = slot_of(w, true, i, len);
+		FT_TRY(ft_slot_check(&slot, len, key_of(round, i, me), "what was put"));
+	}
+	FT_TRY(finish(w, reqs, count));
+	return meet(w);
+}
+
+/* What is not in a region, or unknown, is refused, and nothing is written. */
+static int wrong(struct world *w)
+{
+	const int other = (w->proc->rank + 1) % w->proc->ranks;
+	const uint32_t rank = (uint32_t) other;
+	void *req;
+	int ret;
+
+	ret = w->v11 ? w->v11->iput(w->coll, 0, w->data_mr, w->data.size + 1, 0, w->data_mr,
+				    rank, &req)
+		     : w->rma->iput(w->ctx, 0, 0, w->data_mr, w->data.size + 1, 0, w->data_mr,
+				    rank, &req);
+	FT_CHECK(ret == NCCL_INVALID_ARGUMENT, "a put beyond the region: result %d", ret);
+	ret = w->v11 ? w->v11->iput_signal(w->coll, 0, w->data_mr, 8, 0, w->data_mr, rank,
+					   w->words.size - 4, w->words_mr, 1, NCCL_SIGNAL_INC,
+					   &req)
+		     : w->rma->iput_signal(w->ctx, 0, 0, w->data_mr, 8, 0, w->data_mr, rank,
+					   w->words.size - 4, w->words_mr, 1, NCCL_SIGNAL_INC,
+					   true, &req);
+	FT_CHECK(ret == NCCL_INVALID_ARGUMENT, "a signal beyond the region: result %d", ret);
+	ret = w->v11 ? w->v11->iput(w->coll, 0, w->data_mr, 8, 0, w->data_mr,
+				    (uint32_t) w->proc->ranks, &req)
+		     : w->rma->iput(w->ctx, CONTEXTS, 0, w->data_mr, 8, 0, w->data_mr, rank,
+				    &req);
+	FT_CHECK(ret == NCCL_INVALID_ARGUMENT, "an unknown rank or context: result %d", ret);
+	return 0;
+}
+
+/* Puts and reads, with weak signals in contexts by turns, and a flush behind them */
+static int weak(struct world *w)
+{
+	const int me = w->proc->rank, next = (me + 1) % w->proc->ranks;
+	const int before = (me + w->proc->ranks - 1) % w->proc->ranks;
+	const size_t len = len_of(1);
+	struct ft_slot from = slot_of(w, false, next, len), to = slot_of(w, true, before, len);
+	void *reqs[2 * DEPTH + 1];
+	size_t count = 0;
+
+	FT_TRY(ft_slot_fill(&from, key_of(99, me, next)));
+	FT_TRY(ft_slot_arm(&to));
+	FT_TRY(meet(w));
+	for (int i = 0; i < DEPTH; i++)
+		FT_TRY(put(w, i % CONTEXTS, next, len, 3, false, &reqs[count++]));
+	w->expected[before] += 3 * DEPTH;
+	FT_TRY(wait_word(w, before));
+	FT_TRY(ft_slot_check(&to, len, key_of(99, before, me), "what was put"));
+	FT_TRY(finish(w, reqs, count));
+	FT_TRY(meet(w));
+	/* what the rank before has for me is read into what came from it */
+	FT_TRY(ft_slot_arm(&to));
+	from = slot_of(w, false, me, len);
+	FT_TRY(check(w->rma->iget(w->ctx, 1, from.off, w->data_mr, len, to.off, w->data_mr,
+				  (uint32_t) before, &reqs[0]),
+		     "iget"));
+	FT_TRY(check(w->rma->iflush(w->ctx, 1, w->data_mr, (uint32_t) before, &reqs[1]),
+		     "iflush"));
+	FT_TRY(finish(w, &reqs[1], 1));
+	FT_TRY(ft_slot_check(&to, len, key_of(99, before, me), "what was read"));
+	FT_TRY(finish(w, reqs, 1));
+	return meet(w);
+}
+
+static int connect_all(struct world *w, void *ctx)
+{
+	char handles[FT_MAX_RANKS][NCCL_HANDLE_MAX];
+	struct nccl_rma_config_v14 config = {.contexts = CONTEXTS, .rank_stride = 1};
+	void *all[FT_MAX_RANKS], *listens;
+	const int me = w->proc->rank, ranks = w->proc->ranks;
+
+	FT_TRY(check(w->rma ? w->rma->listen(ctx, 0, handles[me], &listens)
+			    : w->v11->listen(ctx, 0, handles[me], &listens),
+		     "listen"));
+	FT_TRY(exchange(w, handles));
+	for (int i = 0; i < ranks; i++)
+		all[i] = handles[i];
+	FT_TRY(check(w->rma ? w->rma->connect(ctx, all, ranks, me, listens, &w->coll)
+			    : w->v11->connect(ctx, all, ranks, me, listens, &w->coll),
+		     "connect"));
+	if (w->rma)
+		FT_TRY(check(w->rma->create_context(w->coll, &config, &w->ctx), "contexts"));
+	return check(w->rma ? w->rma->close_listen(listens) : w->v11->close_listen(listens),
+		     "close of a listener");
+}
+
+static int register_all(struct world *w)
+{
+	const int type = w->data.ops->iface == FI_HMEM_CUDA ? NCCL_CUDA : NCCL_HOST;
+	const uint64_t zero[WORDS] = {0};
+	void *gin_mr;
+
+	FT_TRY(w->words.ops->to(w->words.addr, zero, sizeof(zero)));
+	memset(w->expected, 0, sizeof(w->expected));
+	FT_TRY(check(w->rma ? w->rma->reg_mr(w->coll, w->data.addr, w->data.size, type, 0,
+					     &w->data_mr)
+			    : w->v11->reg_mr(w->coll, w->data.addr, w->data.size, type, 0,
+					     &w->data_mr, &gin_mr),
+		     "registering"));
+	return check(w->rma ? w->rma->reg_mr(w->coll, w->words.addr, w->words.size, type, 1,
+					     &w->words_mr)
+			    : w->v11->reg_mr(w->coll, w->words.addr, w->words.size, type, 1,
+					     &w->words_mr, &gin_mr),
+		     "registering signals");
+}
+
+static int close_all(struct world *w, void *ctx)
+{
+	bool failed = true;
+
+	FT_TRY(check(w->rma ? w->rma->last_error(w->ctx, &failed)
+			    : w->v11->last_error(w->coll, &failed),
+		     "last error"));
+	FT_CHECK(!failed, "something has failed");
+	FT_TRY(check(w->rma ? w->rma->dereg_mr(w->coll, w->data_mr)
+			    : w->v11->dereg_mr(w->coll, w->data_mr),
+		     "deregistering"));
+	FT_TRY(check(w->rma ? w->rma->dereg_mr(w->coll, w->words_mr)
+			    : w->v11->dereg_mr(w->coll, w->words_mr),
+		     "deregistering"));
+	if (w->rma)
+		FT_TRY(check(w->rma->destroy_context(w->ctx), "end of contexts"));
+	FT_TRY(check(w->rma ? w->rma->close_coll(w->coll) : w->v11->close_coll(w->coll),
+		     "close"));
+	w->coll = w->ctx = NULL;
+	return check(w->rma ? w->rma->finalize(ctx) : w->v11->finalize(ctx), "finalize");
+}
+
+static int puts_of(struct world *w)
+{
+	void *ctx;
+
+	FT_TRY(check(w->rma ? w->rma->init(&ctx, 1, say) : w->v11->init(&ctx, 1, say), "init"));
+	FT_TRY(connect_all(w, ctx));
+	FT_TRY(register_all(w));
+	for (size_t round = 0; round < 2 * ROUNDS; round++)
+		FT_TRY(all_to_all(w, round, round >= ROUNDS));
+	FT_TRY(wrong(w));
+	if (w->rma)
+		FT_TRY(weak(w));
+	return close_all(w, ctx);
+}
+
+/* ---- NCCL 2.30's own way to the interface before the last one ---- */
+
+static const struct nccl_rma_v13 *v13;
+
+static int create_context_v13(void *coll, struct nccl_rma_config_v14 *config, void **ctx)
+{
+	struct nccl_gin_config_v13 wants = {.contexts = config->contexts};
+	void *unused;
+
+	return v13->create_context(coll, &wants, ctx, &unused);
+}
+
+static int reg_mr_v13(void *coll, void *data, size_t size, int type, uint64_t flags, void **mr)
+{
+	void *unused;
+
+	return v13->reg_mr(coll, data, size, type, flags, mr, &unused);
+}
+
+static int iput_signal_v13(void *ctx, int context, uint64_t src_off, void *src_mr, size_t size,
+			   uint64_t dst_off, void *dst_mr, uint32_t rank, uint64_t signal_off,
+			   void *signal_mr, uint64_t value, uint32_t op, bool strong,
+			   void **req)
+{
+	return v13->iput_signal(ctx, context, src_off, src_mr, size, dst_off, dst_mr, rank,
+				signal_off, signal_mr, value, op, req);
+}
+
+static void as_v14(struct world *w)
+{
+	static struct nccl_rma_v14 table;
+
+	table = *w->rma;
+	table.create_context = create_context_v13;
+	table.reg_mr = reg_mr_v13;
+	table.iput_signal = iput_signal_v13;
+	table.iput = v13->iput;
+	table.iget = v13->iget;
+	table.iflush = v13->iflush;
+	table.test = v13->test;
+	table.progress = v13->progress;
+	w->rma = &table;
+}
+
+/* ---- the plugin ---- */
+
+static int buffer(struct world *w, struct ft_buf *buf, size_t size)
+{
+	void *addr;
+
+	*buf = (struct ft_buf){.ops = ft_mem_ops(w->proc->opts.iface), .size = size};
+	FT_TRY(buf->ops->init(w->proc->opts.device));
+	FT_TRY(buf->ops->alloc(size, &addr));
+	buf->addr = addr;
+	return 0;
+}
+
+static int run(struct ft_proc *proc)
+{
+	struct world w = {.proc = proc};
+	const char *name = getenv("NCCL_NET_PLUGIN");
+	void *plugin;
+
+	setenv("P2P_NCCL_PROVIDER", proc->opts.prov, 1);
+	FT_TRY(ft_test_own_device(proc));
+	plugin = dlopen(name ? name : "libnccl-gin-p2p.so", RTLD_NOW | RTLD_LOCAL);
+	FT_CHECK(plugin, "%s", dlerror());
+	w.net = dlsym(plugin, "ncclNetPlugin_v11");
+	FT_CHECK(w.net, "no messages");
+	FT_TRY(buffer(&w, &w.data, 2 * (size_t) proc->ranks * SLOT));
+	FT_TRY(buffer(&w, &w.words, WORDS * sizeof(uint64_t)));
+	FT_TRY(messages(&w));
+	w.v11 = dlsym(plugin, "ncclGinPlugin_v11");
+	FT_CHECK(w.v11, "no puts for NCCL 2.28");
+	FT_TRY(puts_of(&w));
+	w.v11 = NULL;
+	w.rma = dlsym(plugin, "ncclRmaPlugin_v14");
+	FT_CHECK(w.rma, "no puts with weak signals");
+	FT_TRY(puts_of(&w));
+	v13 = dlsym(plugin, "ncclRmaPlugin_v13");
+	FT_CHECK(v13, "no puts for NCCL 2.30");
+	as_v14(&w);
+	FT_TRY(puts_of(&w));
+	w.data.ops->release(w.data.addr);
+	w.words.ops->release(w.words.addr);
+	return ft_meet_all(proc);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct ft_test test = {
+		.purpose = "NCCL's calls of libnccl-gin-p2p.",
+		.ranks = 2,
+		.most_ranks = 4,
+		.may_die = -1,
+		.run = run,
+	};
+
+	return ft_test_main(&test, argc, argv);
+}

@@ -1,0 +1,638 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/* Puts, gets and signals. See gin.h. */
+#include "gin.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+
+#define GIN_MAGIC 0x70327047u
+
+/* Requests that have their memory together, as the values of signals may want a region */
+#define GIN_BATCH 256
+
+/* What a handle has */
+struct gin_handle {
+	uint32_t magic;
+	struct fabric_name name;
+};
+
+_Static_assert(sizeof(struct gin_handle) <= NCCL_HANDLE_MAX, "a handle is too long");
+
+/** struct gin_key - how a rank's part of a region is reached; @err: it is not */
+struct gin_key {
+	uint64_t key;
+	uint64_t base;
+	uint64_t size;
+	int32_t err;
+};
+
+/** struct gin_mr - a region of all ranks: @keys of each */
+struct gin_mr {
+	struct fabric_mr mr;
+	struct gin_key keys[];
+};
+
+/**
+ * struct gin_req - a request.
+ * @lane:	what it has its order in
+ * @to:		the other end's address there
+ * @moves:	bytes are to be moved, and have not been yet
+ * @value:	of its signal, which is to be added to the word at @word; @signals: it is, and has not been yet
+ * @strong:	after all that is before it in @lane
+ * @begun:	its signal has begun
+ * @reported:	it has ended, and is in no lane any more
+ */
+struct gin_req {
+	struct fabric_op op;
+	struct gin_coll *coll;
+	struct gin_lane *lane;
+	uint32_t rank;
+	bool reads;
+	bool moves;
+	bool signals;
+	bool strong;
+	bool begun;
+	bool reported;
+	int err;
+	struct gin_place near;
+	struct gin_place far;
+	size_t size;
+	struct gin_place word;
+	uint64_t value;
+	void *value_desc;
+	TAILQ_ENTRY(gin_req) entry;
+	STAILQ_ENTRY(gin_req) free;
+};
+
+/** struct gin_lane - what is under way with a rank in a context, in its order */
+struct gin_lane {
+	TAILQ_HEAD(, gin_req) reqs;
+};
+
+struct gin_batch {
+	struct fabric_mr mr;
+	SLIST_ENTRY(gin_batch) entry;
+	struct gin_req reqs[GIN_BATCH];
+};
+
+/** struct gin_ctx - contexts: @lanes of each, one for each rank */
+struct gin_ctx {
+	struct gin_coll *coll;
+	int count;
+	LIST_ENTRY(gin_ctx) entry;
+	struct gin_lane lanes[];
+};
+
+/** struct gin_listener - an endpoint. NCCL and the communicator use it: @users of it */
+struct gin_listener {
+	struct fabric_port port;
+	unsigned int users;
+};
+
+/**
+ * struct gin_coll - a communicator.
+ * @regions:	how many were registered, by which ranks know each other's messages
+ * @failed:	something has failed
+ */
+struct gin_coll {
+	struct gin_listener *listener;
+	struct fabric_port *port;
+	uint32_t nranks;
+	uint32_t rank;
+	uint32_t regions;
+	bool failed;
+	LIST_HEAD(, gin_ctx) ctxs;
+	SLIST_HEAD(, gin_batch) batches;
+	STAILQ_HEAD(, gin_req) free;
+	fi_addr_t peers[];
+};
+
+static void gin_lock(struct gin_coll *coll)
+{
+	pthread_mutex_lock(&coll->port->lock);
+}
+
+static void gin_unlock(struct gin_coll *coll)
+{
+	pthread_mutex_unlock(&coll->port->lock);
+}
+
+/* ---- connecting ---- */
+
+int gin_listen(void *handle, void **listens)
+{
+	struct gin_handle said = {.magic = GIN_MAGIC};
+	struct gin_listener *made = calloc(1, sizeof *made);
+	int ret = made ? fabric_port_open(&made->port) : -FI_ENOMEM;
+
+	if (!ret) {
+		ret = fabric_port_name(&made->port, &said.name);
+		if (ret)
+			fabric_port_close(&made->port);
+	}
+	if (ret) {
+		free(made);
+		return fabric_failed(ret, "opening an endpoint for puts");
+	}
+	made->users = 1;
+	memcpy(handle, &said, sizeof said);
+	*listens = made;
+	return NCCL_SUCCESS;
+}
+
+int gin_listen_close(void *listens)
+{
+	struct gin_listener *listener = listens;
+
+	if (--listener->users)
+		return NCCL_SUCCESS;
+	fabric_port_close(&listener->port);
+	free(listener);
+	return NCCL_SUCCESS;
+}
+
+static int gin_peers_insert(struct gin_coll *coll, void *handles[])
+{
+	struct gin_handle said;
+	int ret;
+
+	for (uint32_t i = 0; i < coll->nranks; i++) {
+		memcpy(&said, handles[i], sizeof said);
+		if (said.magic != GIN_MAGIC) {
+			fabric_warn(
+				"the handle of rank %u is not of this plugin. Load it on all "
+				"ranks",
+				i);
+			return NCCL_INVALID_USAGE;
+		}
+		ret = fabric_port_insert(coll->port, &said.name, &coll->peers[i]);
+		if (ret)
+			return fabric_failed(ret, "a peer's name");
+	}
+	return NCCL_SUCCESS;
+}
+
+int gin_connect(void *handles[], int nranks, int rank, void *listens, struct gin_coll **made)
+{
+	struct gin_coll *coll;
+	int ret;
+
+	if (nranks < 1 || rank < 0 || rank >= nranks)
+		return NCCL_INVALID_ARGUMENT;
+	coll = calloc(1, sizeof *coll + (size_t) nranks * sizeof coll->peers[0]);
+	if (!coll)
+		return NCCL_SYSTEM_ERROR;
+	coll->listener = listens;
+	coll->port = &coll->listener->port;
+	coll->nranks = (uint32_t) nranks;
+	coll->rank = (uint32_t) rank;
+	LIST_INIT(&coll->ctxs);
+	SLIST_INIT(&coll->batches);
+	STAILQ_INIT(&coll->free);
+	ret = gin_peers_insert(coll, handles);
+	if (ret) {
+		free(coll);
+		return ret;
+	}
+	coll->listener->users++;
+	*made = coll;
+	return NCCL_SUCCESS;
+}
+
+/* ---- requests ---- */
+
+/* More of them, with their memory registered where the provider wants that for a signal's value */
+static int gin_batch_open(struct gin_coll *coll)
+{
+	struct gin_batch *batch = calloc(1, sizeof *batch);
+	int ret = batch ? fabric_mr_local(coll->port, batch, sizeof *batch, &batch->mr)
+			: -FI_ENOMEM;
+
+	if (ret) {
+		free(batch);
+		return ret;
+	}
+	SLIST_INSERT_HEAD(&coll->batches, batch, entry);
+	for (size_t i = 0; i < GIN_BATCH; i++) {
+		batch->reqs[i].value_desc = batch->mr.desc;
+		STAILQ_INSERT_TAIL(&coll->free, &batch->reqs[i], free);
+	}
+	return 0;
+}
+
+/* A request in its order, or NULL [locked] */
+static struct gin_req *gin_req_new(struct gin_ctx *ctx, int context, uint32_t rank)
+{
+	struct gin_coll *coll = ctx->coll;
+	struct gin_req *req;
+	void *desc;
+
+	if (STAILQ_EMPTY(&coll->free) && gin_batch_open(coll))
+		return NULL;
+	req = STAILQ_FIRST(&coll->free);
+	STAILQ_REMOVE_HEAD(&coll->free, free);
+	desc = req->value_desc;
+	*req = (struct gin_req){
+		.coll = coll,
+		.lane = &ctx->lanes[(uint32_t) context * coll->nranks + rank],
+		.rank = rank,
+		.value_desc = desc,
+	};
+	TAILQ_INSERT_TAIL(&req->lane->reqs, req, entry);
+	return req;
+}
+
+static void gin_req_end(struct gin_req *req)
+{
+	TAILQ_REMOVE(&req->lane->reqs, req, entry);
+	req->reported = true;
+	if (req->err)
+		__atomic_store_n(&req->coll->failed, true, __ATOMIC_RELAXED);
+}
+
+/* Adds to the word */
+static ssize_t gin_signal_begin(struct fabric_op *op)
+{
+	struct gin_req *req = (struct gin_req *) op;
+	const struct gin_key *key = &req->word.mr->keys[req->rank];
+	const struct fi_ioc ioc = {&req->value, 1};
+	const struct fi_rma_ioc far = {key->base + req->word.off, 1, key->key};
+	const struct fi_msg_atomic msg = {
+		.msg_iov = &ioc,
+		.desc = &req->value_desc,
+		.iov_count = 1,
+		.addr = req->coll->peers[req->rank],
+		.rma_iov = &far,
+		.rma_iov_count = 1,
+		.datatype = FI_UINT64,
+		.op = FI_SUM,
+		.context = &op->context,
+	};
+
+	return fi_atomicmsg(req->coll->port->ep, &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION);
+}
+
+static void gin_signal_done(struct fabric_op *op);
+static void gin_lane_move(struct gin_lane *lane);
+
+/*
+ * Goes on with a request whose bytes have been moved: a signal begins once nothing is before it that it tells of. An
+ * error ends it. True: it has ended
+ */
+static bool gin_req_move(struct gin_req *req)
+{
+	const bool first = req == TAILQ_FIRST(&req->lane->reqs);
+
+	if (req->moves || (req->begun && req->signals))
+		return false;
+	if (req->strong && !first)
+		return false;
+	if (!req->signals || req->err) {
+		gin_req_end(req);
+		return true;
+	}
+	req->begun = true;
+	req->op.begin = gin_signal_begin;
+	req->op.done = gin_signal_done;
+	fabric_op_post(req->coll->port, &req->op);
+	return false;
+}
+
+/* What has waited for a request that has ended: flushes and strong signals */
+static void gin_lane_move(struct gin_lane *lane)
+{
+	struct gin_req *first;
+
+	while ((first = TAILQ_FIRST(&lane->reqs)) && gin_req_move(first))
+		;
+}
+
+static void gin_signal_done(struct fabric_op *op)
+{
+	struct gin_req *req = (struct gin_req *) op;
+	struct gin_lane *lane = req->lane;
+
+	req->err = op->err;
+	req->signals = false;
+	gin_req_end(req);
+	gin_lane_move(lane);
+}
+
+/* Writes, or reads */
+static ssize_t gin_bytes_begin(struct fabric_op *op)
+{
+	struct gin_req *req = (struct gin_req *) op;
+	const struct gin_key *key = &req->far.mr->keys[req->rank];
+	const struct fabric_mr *near = &req->near.mr->mr;
+	void *desc = near->desc;
+	const struct iovec iov = {(uint8_t *) near->data + req->near.off, req->size};
+	const struct fi_rma_iov far = {key->base + req->far.off, req->size, key->key};
+	const struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.desc = &desc,
+		.iov_count = 1,
+		.addr = req->coll->peers[req->rank],
+		.rma_iov = &far,
+		.rma_iov_count = 1,
+		.context = &op->context,
+	};
+	struct fid_ep *ep = req->coll->port->ep;
+
+	return req->reads ? fi_readmsg(ep, &msg, FI_COMPLETION)
+			  : fi_writemsg(ep, &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION);
+}
+
+static void gin_bytes_done(struct fabric_op *op)
+{
+	struct gin_req *req = (struct gin_req *) op;
+	struct gin_lane *lane = req->lane;
+
+	req->err = op->err;
+	req->moves = false;
+	if (gin_req_move(req))
+		gin_lane_move(lane);
+}
+
+/* Is that in the region, here and at @rank? */
+static bool gin_place_fits(const struct gin_place *place, size_t size, uint32_t rank, bool far)
+{
+	const uint64_t has = far ? place->mr->keys[rank].size : place->mr->mr.size;
+
+	return place->off <= has && size <= has - place->off;
+}
+
+static int gin_move(struct gin_ctx *ctx, int context, const struct gin_req *asked,
+		    struct gin_req **made)
+{
+	struct gin_coll *coll = ctx->coll;
+	struct gin_req *req;
+
+	if (context < 0 || context >= ctx->count || asked->rank >= coll->nranks)
+		return NCCL_INVALID_ARGUMENT;
+	if ((asked->moves && (!gin_place_fits(&asked->near, asked->size, asked->rank, false) ||
+			      !gin_place_fits(&asked->far, asked->size, asked->rank, true))) ||
+	    (asked->signals &&
+	     !gin_place_fits(&asked->word, sizeof asked->value, asked->rank, true))) {
+		fabric_warn("%zu bytes with rank %u are not in their regions", asked->size,
+			    asked->rank);
+		return NCCL_INVALID_ARGUMENT;
+	}
+	gin_lock(coll);
+	req = gin_req_new(ctx, context, asked->rank);
+	if (req) {
+		req->reads = asked->reads;
+		req->moves = asked->moves;
+		req->signals = asked->signals;
+		req->strong = asked->strong;
+		req->near = asked->near;
+		req->far = asked->far;
+		req->size = asked->size;
+		req->word = asked->word;
+		req->value = asked->value;
+		req->op.begin = gin_bytes_begin;
+		req->op.done = gin_bytes_done;
+		if (req->moves)
+			fabric_op_post(coll->port, &req->op);
+		else
+			gin_req_move(req);
+	}
+	gin_unlock(coll);
+	*made = req;
+	return req ? NCCL_SUCCESS : NCCL_SYSTEM_ERROR;
+}
+
+int gin_put(struct gin_ctx *ctx, int context, struct gin_place from, size_t size,
+	    struct gin_place to, uint32_t rank, const struct gin_signal *signal,
+	    struct gin_req **req)
+{
+	const struct gin_req asked = {
+		.rank = rank,
+		.moves = size > 0,
+		.near = from,
+		.far = to,
+		.size = size,
+		.signals = signal,
+		.strong = signal && signal->strong,
+		.word = signal ? signal->place : (struct gin_place){NULL, 0},
+		.value = signal ? signal->value : 0,
+	};
+
+	return gin_move(ctx, context, &asked, req);
+}
+
+int gin_get(struct gin_ctx *ctx, int context, struct gin_place from, size_t size,
+	    struct gin_place to, uint32_t rank, struct gin_req **req)
+{
+	const struct gin_req asked = {
+		.rank = rank,
+		.reads = true,
+		.moves = size > 0,
+		.near = to,
+		.far = from,
+		.size = size,
+	};
+
+	return gin_move(ctx, context, &asked, req);
+}
+
+int gin_flush(struct gin_ctx *ctx, int context, uint32_t rank, struct gin_req **req)
+{
+	const struct gin_req asked = {.rank = rank, .strong = true};
+
+	return gin_move(ctx, context, &asked, req);
+}
+
+int gin_test(struct gin_req *req, int *done)
+{
+	struct gin_coll *coll = req->coll;
+	int err;
+
+	gin_lock(coll);
+	if (!req->reported)
+		fabric_progress(coll->port);
+	*done = req->reported;
+	err = req->err;
+	if (*done)
+		STAILQ_INSERT_HEAD(&coll->free, req, free);
+	gin_unlock(coll);
+	return *done ? fabric_failed(err, "a put, get or signal") : NCCL_SUCCESS;
+}
+
+int gin_progress(struct gin_coll *coll)
+{
+	gin_lock(coll);
+	fabric_progress(coll->port);
+	gin_unlock(coll);
+	return NCCL_SUCCESS;
+}
+
+bool gin_failed(const struct gin_coll *coll)
+{
+	return __atomic_load_n(&coll->failed, __ATOMIC_RELAXED);
+}
+
+/* ---- contexts ---- */
+
+int gin_ctx_open(struct gin_coll *coll, int count, struct gin_ctx **made)
+{
+	const size_t lanes = (size_t) count * coll->nranks;
+	struct gin_ctx *ctx =
+		count > 0 ? calloc(1, sizeof *ctx + lanes * sizeof ctx->lanes[0]) : NULL;
+
+	if (!ctx)
+		return count > 0 ? NCCL_SYSTEM_ERROR : NCCL_INVALID_ARGUMENT;
+	ctx->coll = coll;
+	ctx->count = count;
+	for (size_t i = 0; i < lanes; i++)
+		TAILQ_INIT(&ctx->lanes[i].reqs);
+	LIST_INSERT_HEAD(&coll->ctxs, ctx, entry);
+	*made = ctx;
+	return NCCL_SUCCESS;
+}
+
+void gin_ctx_close(struct gin_ctx *ctx)
+{
+	LIST_REMOVE(ctx, entry);
+	free(ctx);
+}
+
+struct gin_coll *gin_ctx_coll(const struct gin_ctx *ctx)
+{
+	return ctx->coll;
+}
+
+int gin_coll_close(struct gin_coll *coll)
+{
+	struct gin_batch *batch;
+
+	while (!LIST_EMPTY(&coll->ctxs))
+		gin_ctx_close(LIST_FIRST(&coll->ctxs));
+	/* regions may be the endpoint's, which may use requests until it is closed */
+	SLIST_FOREACH(batch, &coll->batches, entry)
+	fabric_mr_close(&batch->mr);
+	gin_listen_close(coll->listener);
+	while ((batch = SLIST_FIRST(&coll->batches))) {
+		SLIST_REMOVE_HEAD(&coll->batches, entry);
+		free(batch);
+	}
+	free(coll);
+	return NCCL_SUCCESS;
+}
+
+/* ---- regions ---- */
+
+/** struct gin_said - what a rank says of a region: one message */
+struct gin_said {
+	struct fabric_op op;
+	struct gin_coll *coll;
+	uint32_t rank;
+	bool sends;
+	uint64_t tag;
+	void *desc;
+	struct gin_key *key;
+	unsigned int *left;
+};
+
+static ssize_t gin_said_begin(struct fabric_op *op)
+{
+	struct gin_said *said = (struct gin_said *) op;
+	const fi_addr_t peer = said->coll->peers[said->rank];
+	struct fid_ep *ep = said->coll->port->ep;
+
+	return said->sends ? fi_tsend(ep, said->key, sizeof *said->key, said->desc, peer,
+				      said->tag, &op->context)
+			   : fi_trecv(ep, said->key, sizeof *said->key, said->desc, peer,
+				      said->tag, 0, &op->context);
+}
+
+static void gin_said_done(struct fabric_op *op)
+{
+	struct gin_said *said = (struct gin_said *) op;
+
+	if (op->err)
+		said->key->err = -op->err;
+	--*said->left;
+}
+
+/* Tells all other ranks of @keys[rank], and hears the others' */
+static int gin_keys_exchange(struct gin_coll *coll, struct gin_key *keys, void *desc)
+{
+	const uint64_t tag = (uint64_t) coll->regions++ << 32;
+	struct gin_said *said = calloc((size_t) coll->nranks * 2, sizeof *said), *at = said;
+	unsigned int left = 2 * (coll->nranks - 1);
+
+	if (!said)
+		return -FI_ENOMEM;
+	gin_lock(coll);
+	for (uint32_t i = 0; i < 2 * coll->nranks; i++) {
+		const uint32_t rank = i % coll->nranks;
+		const bool sends = i >= coll->nranks;
+
+		if (rank == coll->rank)
+			continue;
+		*at = (struct gin_said){
+			.op = {.begin = gin_said_begin, .done = gin_said_done},
+			.coll = coll,
+			.rank = rank,
+			.sends = sends,
+			.tag = tag | (sends ? coll->rank : rank),
+			.desc = desc,
+			.key = &keys[sends ? coll->rank : rank],
+			.left = &left,
+		};
+		fabric_op_post(coll->port, &at++->op);
+	}
+	for (fabric_progress(coll->port); left; fabric_progress(coll->port)) {
+		gin_unlock(coll);
+		sched_yield();
+		gin_lock(coll);
+	}
+	gin_unlock(coll);
+	free(said);
+	return 0;
+}
+
+int gin_mr_open(struct gin_coll *coll, void *data, size_t size, int type, struct gin_mr **made)
+{
+	const size_t keys_size = coll->nranks * sizeof(struct gin_key);
+	struct gin_mr *mr = calloc(1, sizeof *mr + keys_size);
+	struct fabric_mr local;
+	struct gin_key *own;
+	int ret;
+
+	if (!mr)
+		return NCCL_SYSTEM_ERROR;
+	ret = fabric_mr_local(coll->port, mr->keys, keys_size, &local);
+	if (ret) {
+		free(mr);
+		return fabric_failed(ret, "registering memory");
+	}
+	own = &mr->keys[coll->rank];
+	/* the others wait for what is said of it, also if it fails here */
+	own->err = fabric_mr_open(coll->port, data, size, type, &mr->mr);
+	own->key = mr->mr.key;
+	own->base = mr->mr.base;
+	own->size = size;
+	ret = gin_keys_exchange(coll, mr->keys, local.desc);
+	for (uint32_t i = 0; !ret && i < coll->nranks; i++)
+		ret = mr->keys[i].err;
+	fabric_mr_close(&local);
+	if (ret) {
+		gin_mr_close(coll, mr);
+		return fabric_failed(ret, "registering memory on all ranks");
+	}
+	*made = mr;
+	return NCCL_SUCCESS;
+}
+
+int gin_mr_close(struct gin_coll *coll, struct gin_mr *mr)
+{
+	fabric_mr_close(&mr->mr);
+	free(mr);
+	return NCCL_SUCCESS;
+}

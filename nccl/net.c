@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * Messages of NCCL's (its ncclNet interface, version 11), by tagged messages of libfabric. NCCL 2.28 takes puts and
+ * signals (gin.c) only from a library that has this, too.
+ *
+ *	receiver                                                         sender
+ *	listen: picks a tag  --- handle(name, tag), by NCCL ----------> connect: inserts the name
+ *	accept               <=== messages with that tag ==============
+ *
+ * Endpoints need no connection. So connect and accept return at once, and a receive waits until somebody sends.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_tagged.h>
+
+#include "fabric.h"
+
+#define NET_MAGIC 0x70327034u
+
+/* What a handle has */
+struct net_handle {
+	uint32_t magic;
+	uint32_t tag;
+	struct fabric_name name;
+};
+
+_Static_assert(sizeof(struct net_handle) <= NCCL_HANDLE_MAX, "a handle is too long");
+
+/** struct net_comm - messages one way: those with @tag, at @port; to @peer, if it @sends */
+struct net_comm {
+	struct fabric_port *port;
+	bool sends;
+	uint32_t tag;
+	fi_addr_t peer;
+};
+
+/** struct net_req - a message. @ended: libfabric has done with it */
+struct net_req {
+	struct fabric_op op;
+	struct net_comm *comm;
+	void *data;
+	size_t size;
+	void *desc;
+	bool ended;
+};
+
+/* All communicators use one port: @users of it */
+static struct {
+	pthread_mutex_t lock;
+	unsigned int users;
+	uint32_t tags;
+	struct fabric_port port;
+} net = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static int net_open(void)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&net.lock);
+	if (!net.users) {
+		ret = fabric_open();
+		if (!ret) {
+			ret = fabric_port_open(&net.port);
+			if (ret)
+				fabric_close();
+		}
+	}
+	if (!ret)
+		net.users++;
+	pthread_mutex_unlock(&net.lock);
+	return ret;
+}
+
+static void net_close(void)
+{
+	pthread_mutex_lock(&net.lock);
+	if (!--net.users) {
+		fabric_port_close(&net.port);
+		fabric_close();
+	}
+	pthread_mutex_unlock(&net.lock);
+}
+
+/* ---- the device ---- */
+
+static int net_init(void **ctx, uint64_t comm, void *config, nccl_logger log, void *profiler)
+{
+	*ctx = NULL;
+	fabric_logger(log);
+	return fabric_failed(net_open(), "opening an endpoint");
+}
+
+static int net_finalize(void *ctx)
+{
+	net_close();
+	return NCCL_SUCCESS;
+}
+
+static int net_devices(int *count)
+{
+	*count = 1;
+	return NCCL_SUCCESS;
+}
+
+static int net_properties(int dev, struct nccl_props_v11 *props)
+{
+	const size_t most = fabric_info()->ep_attr->max_msg_size;
+
+	*props = (struct nccl_props_v11){
+		.name = "p2p",
+		.memory = NCCL_HOST | NCCL_CUDA,
+		.speed = 100000,
+		.port = 1,
+		.comms_max = 65536,
+		.recvs_max = 1,
+		.device_type = NCCL_DEVICE_HOST,
+		.parts = {.count = 1},
+		.p2p_max = most < (size_t) 1 << 40 ? most : (size_t) 1 << 40,
+		.coll_max = most < (size_t) 1 << 40 ? most : (size_t) 1 << 40,
+		.multi_max = 1,
+	};
+	return NCCL_SUCCESS;
+}
+
+/* ---- communicators ---- */
+
+static int net_comm_new(bool sends, uint32_t tag, fi_addr_t peer, void **comm)
+{
+	struct net_comm *made = malloc(sizeof *made);
+
+	if (!made)
+		return NCCL_SYSTEM_ERROR;
+	*made = (struct net_comm){&net.port, sends, tag, peer};
+	*comm = made;
+	return NCCL_SUCCESS;
+}
+
+static int net_listen(void *ctx, int dev, void *handle, void **listen_comm)
+{
+	struct net_handle said = {.magic = NET_MAGIC};
+	int ret;
+
+	pthread_mutex_lock(&net.port.lock);
+	said.tag = ++net.tags;
+	ret = fabric_port_name(&net.port, &said.name);
+	pthread_mutex_unlock(&net.port.lock);
+	if (ret)
+		return fabric_failed(ret, "the name of an endpoint");
+	memcpy(handle, &said, sizeof said);
+	return net_comm_new(false, said.tag, FI_ADDR_UNSPEC, listen_comm);
+}
+
+static int net_connect(void *ctx, int dev, void *handle, void **send_comm, void **dev_comm)
+{
+	struct net_handle said;
+	fi_addr_t peer;
+	int ret;
+
+	memcpy(&said, handle, sizeof said);
+	if (said.magic != NET_MAGIC) {
+		fabric_warn("a peer's handle is not of this plugin. Load it on all ranks");
+		return NCCL_INVALID_USAGE;
+	}
+	pthread_mutex_lock(&net.port.lock);
+	ret = fabric_port_insert(&net.port, &said.name, &peer);
+	pthread_mutex_unlock(&net.port.lock);
+	if (ret)
+		return fabric_failed(ret, "a peer's name");
+	return net_comm_new(true, said.tag, peer, send_comm);
+}
+
+static int net_accept(void *listen_comm, void **recv_comm, void **dev_comm)
+{
+	const struct net_comm *listens = listen_comm;
+
+	return net_comm_new(false, listens->tag, FI_ADDR_UNSPEC, recv_comm);
+}
+
+static int net_comm_close(void *comm)
+{
+	free(comm);
+	return NCCL_SUCCESS;
+}
+
+/* ---- regions ---- */
+
+static int net_reg_mr(void *comm, void *data, size_t size, int type, void **mr)
+{
+	const struct net_comm *of = comm;
+	struct fabric_mr *made = malloc(sizeof *made);
+	int ret = made ? fabric_mr_open(of->port, data, size, type, made) : -FI_ENOMEM;
+
+	if (ret) {
+		free(made);
+		return fabric_failed(ret, "registering memory");
+	}
+	*mr = made;
+	return NCCL_SUCCESS;
+}
+
+/* NCCL does not ask for it, as the properties do not offer it */
+static int net_reg_mr_dmabuf(void *comm, void *data, size_t size, int type, uint64_t off,
+			     int fd, void **mr)
+{
+	return NCCL_INVALID_USAGE;
+}
+
+static int net_dereg_mr(void *comm, void *mr)
+{
+	fabric_mr_close(mr);
+	free(mr);
+	return NCCL_SUCCESS;
+}
+
+/* ---- messages ---- */
+
+static ssize_t net_req_begin(struct fabric_op *op)
+{
+	struct net_req *req = (struct net_req *) op;
+	const struct net_comm *comm = req->comm;
+
+	if (comm->sends)
+		return fi_tsend(comm->port->ep, req->data, req->size, req->desc, comm->peer,
+				comm->tag, &op->context);
+	return fi_trecv(comm->port->ep, req->data, req->size, req->desc, comm->peer, comm->tag,
+			0, &op->context);
+}
+
+static void net_req_done(struct fabric_op *op)
+{
+	((struct net_req *) op)->ended = true;
+}
+
+static int net_req_post(struct net_comm *comm, void *data, size_t size, void *mr, void **made)
+{
+	struct net_req *req = malloc(sizeof *req);
+
+	if (!req)
+		return NCCL_SYSTEM_ERROR;
+	*req = (struct net_req){
+		.op = {.begin = net_req_begin, .done = net_req_done},
+		.comm = comm,
+		.data = data,
+		.size = size,
+		.desc = mr ? ((struct fabric_mr *) mr)->desc : NULL,
+	};
+	pthread_mutex_lock(&comm->port->lock);
+	fabric_op_post(comm->port, &req->op);
+	pthread_mutex_unlock(&comm->port->lock);
+	*made = req;
+	return NCCL_SUCCESS;
+}
+
+static int net_isend(void *comm, void *data, size_t size, int tag, void *mr, void *profile,
+		     void **req)
+{
+	return net_req_post(comm, data, size, mr, req);
+}
+
+static int net_irecv(void *comm, int count, void **data, size_t *sizes, int *tags, void **mrs,
+		     void **profiles, void **req)
+{
+	if (count != 1)
+		return NCCL_INTERNAL_ERROR;
+	return net_req_post(comm, data[0], sizes[0], mrs[0], req);
+}
+
+/* What has been received is in its place when its receive ends */
+static int net_iflush(void *comm, int count, void **data, int *sizes, void **mrs, void **req)
+{
+	*req = NULL;
+	return NCCL_SUCCESS;
+}
+
+static int net_test(void *request, int *done, int *sizes)
+{
+	struct net_req *req = request;
+	struct fabric_port *port = req->comm->port;
+	int err;
+
+	pthread_mutex_lock(&port->lock);
+	if (!req->ended)
+		fabric_progress(port);
+	*done = req->ended;
+	pthread_mutex_unlock(&port->lock);
+	if (!*done)
+		return NCCL_SUCCESS;
+	if (sizes)
+		sizes[0] = (int) (req->comm->sends ? req->size : req->op.len);
+	err = req->op.err;
+	free(req);
+	return err ? fabric_failed(err, "a message") : NCCL_SUCCESS;
+}
+
+NCCL_EXPORT const struct nccl_net_v11 ncclNetPlugin_v11 = {
+	.name = "p2p",
+	.init = net_init,
+	.devices = net_devices,
+	.get_properties = net_properties,
+	.listen = net_listen,
+	.connect = net_connect,
+	.accept = net_accept,
+	.reg_mr = net_reg_mr,
+	.reg_mr_dmabuf = net_reg_mr_dmabuf,
+	.dereg_mr = net_dereg_mr,
+	.isend = net_isend,
+	.irecv = net_irecv,
+	.iflush = net_iflush,
+	.test = net_test,
+	.close_send = net_comm_close,
+	.close_recv = net_comm_close,
+	.close_listen = net_comm_close,
+	.finalize = net_finalize,
+};
