@@ -492,6 +492,41 @@ static int buffer(struct world *w, struct ft_buf *buf, size_t size)
 	return 0;
 }
 
+/* Where the provider has no atomic operations (tcp since libfabric 1.18), init has to say that there are no puts. */
+static int refuses(struct world *w, bool *no_puts)
+{
+	struct ft_ctx hints;
+	void *ctx;
+
+	FT_TRY(ft_test_hints(w->proc, &hints));
+	hints.hints->caps |= FI_RMA | FI_ATOMIC;
+	*no_puts = !ft_offered(&hints);
+	FT_TRY(ft_close(&hints));
+	FT_CHECK(!*no_puts || w->v11->init(&ctx, 1, say) == NCCL_SYSTEM_ERROR,
+		 "puts without atomic operations");
+	return 0;
+}
+
+static int puts_by_all(struct world *w, void *plugin)
+{
+	bool no_puts;
+
+	w->v11 = dlsym(plugin, "ncclGinPlugin_v11");
+	FT_CHECK(w->v11, "no puts for NCCL 2.28");
+	FT_TRY(refuses(w, &no_puts));
+	if (no_puts)
+		return 0;
+	FT_TRY(puts_of(w));
+	w->v11 = NULL;
+	w->rma = dlsym(plugin, "ncclRmaPlugin_v14");
+	FT_CHECK(w->rma, "no puts with weak signals");
+	FT_TRY(puts_of(w));
+	v13 = dlsym(plugin, "ncclRmaPlugin_v13");
+	FT_CHECK(v13, "no puts for NCCL 2.30");
+	as_v14(w);
+	return puts_of(w);
+}
+
 static int run(struct ft_proc *proc)
 {
 	struct world w = {.proc = proc};
@@ -507,17 +542,7 @@ static int run(struct ft_proc *proc)
 	FT_TRY(buffer(&w, &w.data, 2 * (size_t) proc->ranks * SLOT));
 	FT_TRY(buffer(&w, &w.words, WORDS * sizeof(uint64_t)));
 	FT_TRY(messages(&w));
-	w.v11 = dlsym(plugin, "ncclGinPlugin_v11");
-	FT_CHECK(w.v11, "no puts for NCCL 2.28");
-	FT_TRY(puts_of(&w));
-	w.v11 = NULL;
-	w.rma = dlsym(plugin, "ncclRmaPlugin_v14");
-	FT_CHECK(w.rma, "no puts with weak signals");
-	FT_TRY(puts_of(&w));
-	v13 = dlsym(plugin, "ncclRmaPlugin_v13");
-	FT_CHECK(v13, "no puts for NCCL 2.30");
-	as_v14(&w);
-	FT_TRY(puts_of(&w));
+	FT_TRY(puts_by_all(&w, plugin));
 	w.data.ops->release(w.data.addr);
 	w.words.ops->release(w.words.addr);
 	return ft_meet_all(proc);
