@@ -72,6 +72,11 @@ static void test_stack(void **state)
 		{"tcp;ofi_rxm;p2p", "tcp;ofi_rxm;ofi_p2p"},
 		{"verbs;ofi_rxm;ofi-p2p", "verbs;ofi_rxm;ofi_p2p"},
 		{"verbs;ofi_rxm;ofip2p", "verbs;ofi_rxm;ofi_p2p"},
+		{"tcp:ofi_rxm:ofi_p2p", "tcp;ofi_rxm;ofi_p2p"},
+		{"tcp; ofi_rxm; ofi_p2p", "tcp;ofi_rxm;ofi_p2p"},
+		{" shm ;ofi_p2p ", "shm;ofi_p2p"},
+		{"ofi_p2p tcp", "tcp;ofi_p2p"},
+		{"tcp:ofi_rxm", NULL},
 	};
 	char right[300];
 

@@ -165,8 +165,8 @@ void info_settings_order(struct info *info, const char *provider)
 
 	if (!env_stack(provider, QUIRKS_USUAL, right, sizeof right))
 		info_add_advice(info,
-				info_text("-p %s: the core provider comes first, and " P2P_NAME
-					  " last: -p '%s'",
+				info_text("-p %s: semicolons stand between, the core provider "
+					  "comes first, and " P2P_NAME " last: -p '%s'",
 					  provider, right));
 }
 

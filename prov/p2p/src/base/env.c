@@ -77,7 +77,8 @@ bool env_stack(const char *stack, const char *usual, char *right, size_t size)
 	if (strlen(stack) >= sizeof text)
 		return true;
 	strcpy(text, stack);
-	for (char *name = strtok_r(text, ";", &save); name; name = strtok_r(NULL, ";", &save)) {
+	for (char *name = strtok_r(text, "; :", &save); name;
+	     name = strtok_r(NULL, "; :", &save)) {
 		if (count == ENV_NAMES || *name == '^')
 			return true;
 		ours += env_ours(name);
@@ -104,12 +105,11 @@ static void env_check_provider(const char *value, const char *usual)
 	for (char *stack = strtok_r(text, ",", &save); stack;
 	     stack = strtok_r(NULL, ",", &save)) {
 		/* in a list its core may be another entry */
-		if ((list && !strchr(stack, ';')) ||
-		    env_stack(stack, usual, right, sizeof right))
-			continue;
-		P2P_TELL("FI_PROVIDER=%s: the core provider comes first, and ofi_p2p last: "
-			 "FI_PROVIDER='%s'\n",
-			 value, right);
+		if ((!list || strchr(stack, ';')) &&
+		    !env_stack(stack, usual, right, sizeof right))
+			P2P_TELL("FI_PROVIDER=%s: semicolons stand between, the core provider "
+				 "comes first, and ofi_p2p last: FI_PROVIDER='%s'\n",
+				 value, right);
 	}
 }
 

@@ -14,8 +14,8 @@ size_t env_distance(const char *a, const char *b);
 
 /*
  * Looks at a stack of providers, such as "tcp;ofi_rxm;ofi_p2p". Returns false if we are meant to be
- * in it and it is none that libfabric understands: @right then gets one that it does. Where no core is
- * named it has @usual.
+ * in it and it is none that libfabric understands, as one with spaces or colons: @right then gets one that
+ * it does. Where no core is named it has @usual.
  */
 bool env_stack(const char *stack, const char *usual, char *right, size_t size);
 
