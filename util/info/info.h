@@ -258,8 +258,8 @@ void info_add_advice(struct info *info, const char *text);
 void info_settings(struct info *info);
 /* Is the name in the wrong order? */
 void info_settings_order(struct info *info, const char *provider);
-/* Nothing is offered of @provider: why not? */
-void info_settings_provider(struct info *info, const char *provider);
+/* stack.c: nothing is offered of @provider or, if that is NULL, of all that FI_PROVIDER names. Why not? */
+void info_stacks(struct info *info, const char *provider);
 /* path.c: is there a provider, and has every GPU a path? */
 bool info_works(const struct info *info);
 /* An endpoint, and all that it wants */

@@ -143,8 +143,8 @@ int main(int argc, char **argv)
 	info_nics(&info);
 	info_ways(&info);
 	ret = info_paths(&info, wish.provider);
-	if (ret && wish.provider)
-		info_settings_provider(&info, wish.provider);
+	if (ret)
+		info_stacks(&info, wish.provider);
 	info_costs(&info);
 	/* two hosts are another matter, if only there is a provider */
 	if (!info.library.layered || (!wish.check && !wish.serve))

@@ -137,58 +137,15 @@ static void settings_hook(struct info *info)
 
 /* ---- the provider that was asked for ---- */
 
-static bool settings_has_rdm(const char *core, bool *any)
-{
-	struct fi_info *hints = fi_allocinfo(), *found = NULL;
-	bool rdm = false;
-
-	*any = false;
-	if (!hints)
-		return false;
-	hints->fabric_attr->prov_name = strdup(core);
-	if (!fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &found)) {
-		for (const struct fi_info *each = found; each; each = each->next) {
-			bool same = !strcasecmp(each->fabric_attr->prov_name, core);
-
-			*any |= same;
-			rdm |= same && each->ep_attr->type == FI_EP_RDM;
-		}
-		fi_freeinfo(found);
-	}
-	fi_freeinfo(hints);
-	return rdm;
-}
-
 void info_settings_order(struct info *info, const char *provider)
 {
 	char right[256];
 
 	if (!env_stack(provider, QUIRKS_USUAL, right, sizeof right))
-		info_add_advice(info,
-				info_text("-p %s: semicolons stand between, the core provider "
-					  "comes first, and " P2P_NAME " last: -p '%s'",
-					  provider, right));
-}
-
-void info_settings_provider(struct info *info, const char *provider)
-{
-	char *core = info_text("%s", provider);
-	bool any;
-
-	if (strcasestr(core, ";" P2P_NAME))
-		*strcasestr(core, ";" P2P_NAME) = '\0';
-	if (settings_has_rdm(core, &any))
-		return;
-	if (any)
-		info_add_advice(
-			info,
-			info_text("%s has no reliable datagram endpoints in libfabric %s: "
-				  "-p '%s;ofi_rxm;" P2P_NAME "'",
-				  core, info->library.release, core));
-	else
-		info_add_advice(info, info_text("there is no provider %s here: fi_info -l "
-						"lists those that there are",
-						core));
+		info_add_advice(info, info_text("-p %s: semicolons stand between, the core "
+						"provider comes first, and " P2P_NAME
+						" last: -p '%s'",
+						provider, right));
 }
 
 void info_settings(struct info *info)
