@@ -260,6 +260,8 @@ void info_settings(struct info *info);
 void info_settings_order(struct info *info, const char *provider);
 /* stack.c: nothing is offered of @provider or, if that is NULL, of all that FI_PROVIDER names. Why not? */
 void info_stacks(struct info *info, const char *provider);
+/* Is there no room for providers that do not leave the host? After info_paths() of all */
+void info_stacks_room(struct info *info);
 /* path.c: is there a provider, and has every GPU a path? */
 bool info_works(const struct info *info);
 /* An endpoint, and all that it wants */

@@ -145,6 +145,8 @@ int main(int argc, char **argv)
 	ret = info_paths(&info, wish.provider);
 	if (ret)
 		info_stacks(&info, wish.provider);
+	if (!wish.provider && !info.library.restricted)
+		info_stacks_room(&info);
 	info_costs(&info);
 	/* two hosts are another matter, if only there is a provider */
 	if (!info.library.layered || (!wish.check && !wish.serve))

@@ -5,8 +5,10 @@
  */
 #include "info.h"
 
+#include <errno.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/statvfs.h>
 #include <rdma/fi_errno.h>
 
 #include "base/base.h"
@@ -15,6 +17,7 @@
 
 /* libfabric's own flags: all providers answer, those too that FI_PROVIDER hides */
 #define STACK_ALL (P2P_GETINFO_INTERNAL | 1ULL << 60)
+#define STACK_SHM "/dev/shm"
 /* Names are separated by semicolons; these are taken for them */
 #define STACK_WRONG ": \t"
 
@@ -113,9 +116,26 @@ static void stack_add(const struct info *info, struct stack *stack, const char *
 
 /* ---- what is wrong ---- */
 
+/* What keeps a provider from working over memory that processes share */
+static const char *stack_room(void)
+{
+	struct statvfs fs;
+
+	if (statvfs(STACK_SHM, &fs))
+		return info_text(STACK_SHM ": %s", strerror(errno));
+	return info_text(STACK_SHM
+			 " has %llu KiB free, and libfabric wants megabytes there for "
+			 "each processor: remove what lies there, or make it larger "
+			 "(mount -o remount,size=2g " STACK_SHM
+			 "; for a container, --shm-size=2g)",
+			 (unsigned long long) fs.f_bavail * fs.f_frsize / 1024);
+}
+
 /* Its providers are loaded, and it offers nothing. */
 static const char *stack_idle(const char *core)
 {
+	if (!strcasecmp(core, "shm") || !strcasecmp(core, "sm2"))
+		return stack_room();
 	return info_text("it finds no device, or its parts do not work in this order: "
 			 "FI_LOG_LEVEL=info fi_info -p '%s'",
 			 core);
@@ -183,4 +203,14 @@ void info_stacks(struct info *info, const char *provider)
 		for (char *stack = strtok_r(rest, ",", &save); stack;
 		     stack = strtok_r(NULL, ",", &save))
 			stack_explain(info, "FI_PROVIDER=", stack);
+}
+
+void info_stacks_room(struct info *info)
+{
+	for (size_t i = 0; i < info->offer_count; i++) {
+		if (info_is_local(info->offers[i].provider))
+			return;
+	}
+	if (stack_loaded(info, "shm") && !stack_ask("shm"))
+		info_add_advice(info, info_text("shm offers nothing: %s", stack_room()));
 }

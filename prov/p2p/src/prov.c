@@ -210,7 +210,7 @@ static void prov_explain(uint32_t version, const struct fi_info *hints, const ch
 	    prov_has_rdm(version, core, &any))
 		return;
 	if (!any)
-		P2P_WARN("%s;ofi_p2p is not offered: there is no %s here (fi_info -l)\n", core,
+		P2P_WARN("%s;ofi_p2p is not offered: fi_p2p_info -p '%s' tells why\n", core,
 			 core);
 	else
 		P2P_WARN("%s;ofi_p2p is not offered: in libfabric %u.%u, %s has no reliable "
