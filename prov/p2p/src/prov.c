@@ -256,18 +256,19 @@ static int prov_ask_cores(uint32_t version, const char *node, const char *servic
 			 info);
 	if (lent)
 		core_hints->nic = NULL;
+	if (ret == -FI_ENODATA && core_hints->caps & FI_RMA_EVENT)
+		P2P_INFO("no core provider has FI_RMA_EVENT with what else is asked for: ask "
+			 "for FI_TRIGGER, too, and ofi_p2p counts what peers do\n");
 	return ret;
 }
 
 static int prov_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
 			const struct fi_info *hints, struct fi_info **info)
 {
-	char *core_name = NULL, *excluded = NULL;
+	char *core_name = NULL, *excluded = NULL, *wanted;
 	struct fi_info *core_hints;
-	char *wanted;
-	int ret;
+	int ret = conf_status();
 
-	ret = conf_status();
 	if (ret) {
 		P2P_WARN("not offered: a parameter has a bad value, see above\n");
 		return ret;
@@ -316,9 +317,8 @@ static int prov_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, 
 	struct fi_fabric_attr core_attr = *attr;
 	struct fid_fabric *core;
 	char *excluded;
-	int ret;
+	int ret = info_name_split(attr->prov_name, &core_attr.prov_name, &excluded);
 
-	ret = info_name_split(attr->prov_name, &core_attr.prov_name, &excluded);
 	if (ret)
 		return ret;
 	if (!*core_attr.prov_name) {
