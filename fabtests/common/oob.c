@@ -57,20 +57,39 @@ static void set_nodelay(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 }
 
+/* Of the addresses that stand for all, IPv6's takes clients of IPv4, too. */
+static const struct addrinfo *choose(const struct addrinfo *list, bool all)
+{
+	int sock = all ? socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
+
+	if (sock < 0)
+		return list;
+	close(sock);
+	for (const struct addrinfo *ai = list; ai; ai = ai->ai_next) {
+		if (ai->ai_family == AF_INET6)
+			return ai;
+	}
+	return list;
+}
+
 int ft_oob_listen(const char *addr, const char *port, long timeout, int *fd)
 {
+	const struct addrinfo *chosen;
+	const int one = 1, zero = 0;
 	struct addrinfo *list;
-	const int one = 1;
 	int sock, conn, ret;
 
 	FT_TRY(resolve(addr, port, AI_PASSIVE, &list));
-	sock = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	chosen = choose(list, !addr);
+	sock = socket(chosen->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (sock < 0) {
 		ret = ft_errno("socket", "out-of-band");
 		goto free_list;
 	}
 	setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(sock, list->ai_addr, list->ai_addrlen) || listen(sock, 1)) {
+	if (chosen->ai_family == AF_INET6 && !addr)
+		setsockopt(sock, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero));
+	if (bind(sock, chosen->ai_addr, chosen->ai_addrlen) || listen(sock, 1)) {
 		ret = ft_fail(-errno, "bind",
 			      "out-of-band port %s: choose another with "
 			      "-E=PORT or -b=PORT on both sides",
