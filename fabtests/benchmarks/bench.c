@@ -249,8 +249,8 @@ static int start(struct bench *b, const struct bench_kind *kind)
 	FT_TRY(ft_watchdog_start(opts->timeout));
 	FT_TRY(ft_mem_ops(opts->init_iface)->init(opts->device));
 	if (opts->oob_addr) {
-		FT_TRY(b->client ? ft_oob_connect(opts->dst_addr, opts->oob_port, opts->timeout,
-						  &b->oob)
+		FT_TRY(b->client ? ft_oob_connect(opts->dst_addr, opts->oob_port,
+						  opts->patience, &b->oob)
 				 : ft_oob_listen(opts->src_addr, opts->oob_port, opts->timeout,
 						 &b->oob));
 		b->ctx.watch_fd[b->ctx.watch_count++] = b->oob;

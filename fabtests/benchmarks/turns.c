@@ -564,7 +564,7 @@ int turns_start(struct turns *t)
 	FT_TRY(ft_watchdog_start(opts->timeout));
 	FT_TRY(ft_mem_ops(iface)->init(opts->device));
 	FT_TRY(t->client
-		       ? ft_oob_connect(opts->dst_addr, opts->oob_port, opts->timeout, &t->oob)
+		       ? ft_oob_connect(opts->dst_addr, opts->oob_port, opts->patience, &t->oob)
 		       : ft_oob_listen(NULL, opts->oob_port, opts->timeout, &t->oob));
 	t->row.seed = opts->seed;
 	t->row.tagged = opts->tagged;

@@ -82,10 +82,7 @@ ssize_t ft_eq_wait_any(struct ft_ctx *ctx, uint32_t *type, struct ft_event *even
 			if (ft_oob_closed(ctx->watch_fd[i]))
 				return ft_fail(-FI_ECONNRESET, "connecting",
 					       "the peer has ended; its output says why");
-		if (ctx->awaited && ft_usec() - begun > FT_SOON_US) {
-			ft_say_absent(ctx->awaited, NULL, ctx->opts->timeout);
-			ctx->awaited = NULL;
-		}
+		FT_TRY(ft_absent(ctx, ft_usec() - begun));
 		if (ft_usec() > deadline)
 			return ft_fail(-FI_ETIMEDOUT, "connecting",
 				       "no event for %ld s (--timeout)", ctx->opts->timeout);

@@ -63,7 +63,10 @@ int ft_fail(int ret, const char *call, const char *fmt, ...)
 /* A server that is not there yet is waited for, which is said after so long */
 #define FT_SOON_US 3e6
 /** ft_say_absent() - says that @server does not answer, and how long it is waited for [s] */
-void ft_say_absent(const char *server, const char *why, long timeout);
+void ft_say_absent(const char *server, const char *why, long patience);
+struct ft_ctx;
+/** ft_absent() - says so of @ctx's awaited, if @waited [us] is long. An error, if it is too long. */
+int ft_absent(struct ft_ctx *ctx, double waited);
 /** ft_errno() - does what ft_fail() does, for a system call that has just set errno */
 int ft_errno(const char *call, const char *what);
 /** ft_prefix_set() - set what ft_err() puts in front of each line */
@@ -174,6 +177,7 @@ struct ft_opts {
 	long warmup, window;
 	long inject_size; /* -1: what the provider has */
 	long timeout;     /* seconds without progress */
+	long patience;    /* seconds for a server that is not there */
 	int expect_path;  /* enum fi_p2p_path; -1: any */
 	const char *expect_reason;
 	bool quick;
@@ -300,7 +304,8 @@ struct ft_buf {
  * @mr_access:	what buffers are registered for, besides FI_SEND | FI_RECV; if not 0, all
  *		buffers are registered
  * @watch_fd:	sockets to peers; it is an error if one closes while this process waits
- * @awaited:	if not NULL: who has not been heard of yet. Where that lasts for three seconds, it is said
+ * @awaited:	if not NULL: who has not been heard of yet: see ft_absent()
+ * @absent:	that has been said
  * @peer:	the peers' addresses, by rank
  * @remote:	completed by what peers write here with remote cq data; may be NULL
  * @took:	is given each completion first. 1: it was none of a struct ft_req; 0: it was; or
@@ -329,6 +334,7 @@ struct ft_ctx {
 	int watch_fd[FT_MAX_RANKS];
 	int watch_count;
 	const char *awaited;
+	bool absent;
 	fi_addr_t peer[FT_MAX_RANKS];
 	struct ft_req *remote;
 	int (*took)(struct ft_ctx *ctx, const struct fi_cq_tagged_entry *comp);

@@ -105,7 +105,7 @@ static const struct option_row rows[] = {
 	{OPT_API, "api", required_argument, FT_SCOPE_ANY, " MAJOR.MINOR",
 	 "libfabric API version to ask for (1.17)"},
 	{OPT_TIMEOUT, "timeout", required_argument, FT_SCOPE_ALL, " SECONDS",
-	 "give up after so long without progress (FT_TIMEOUT, else 60)"},
+	 "give up after so long without progress (FT_TIMEOUT, else 60; 15 without a server)"},
 	{'q', NULL, no_argument, FT_SCOPE_TEST, "", "quick: fewer combinations"},
 	{OPT_SECONDS, "seconds", required_argument,
 	 FT_SCOPE_STRESS | FT_SCOPE_SUITE | FT_SCOPE_LOAD, " NUMBER",
@@ -344,7 +344,7 @@ static bool apply_peer(struct ft_opts *opts, int letter, const char *arg)
 		parse_api(opts, arg);
 		break;
 	case OPT_TIMEOUT:
-		opts->timeout = (long) number(arg, letter, 1, 86400);
+		opts->timeout = opts->patience = (long) number(arg, letter, 1, 86400);
 		break;
 	case OPT_AUTO:
 		opts->automatic = true;
@@ -539,6 +539,7 @@ void ft_options_parse(struct ft_opts *opts, unsigned int scope, const char *purp
 		.window = 64,
 		.inject_size = -1,
 		.timeout = 60,
+		.patience = 15,
 		.expect_path = -1,
 		.bursts = 16,
 		.seed = (uint64_t) time(NULL),

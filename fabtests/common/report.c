@@ -67,12 +67,26 @@ int ft_errno(const char *call, const char *what)
 	return ft_fail(-err, call, "%s", what);
 }
 
-void ft_say_absent(const char *server, const char *why, long timeout)
+void ft_say_absent(const char *server, const char *why, long patience)
 {
 	ft_err("no server at %s yet%s%s%s: start it with the same options%s. It is waited for up to %ld s "
 	       "(--timeout)",
 	       server, why ? " (" : "", why ? why : "", why ? ")" : "",
-	       why ? "" : ", and -b at both ends if it has several addresses", timeout);
+	       why ? "" : ", and -b at both ends if it has several addresses or IPv6",
+	       patience);
+}
+
+int ft_absent(struct ft_ctx *ctx, double waited)
+{
+	if (!ctx->awaited || waited < FT_SOON_US)
+		return 0;
+	if (!ctx->absent)
+		ft_say_absent(ctx->awaited, NULL, ctx->opts->patience);
+	ctx->absent = true;
+	if (waited < (double) ctx->opts->patience * 1e6)
+		return 0;
+	return ft_fail(-FI_ETIMEDOUT, "connecting", "no server at %s for %ld s (--timeout)",
+		       ctx->awaited, ctx->opts->patience);
 }
 
 static const char *short_number(char *str, size_t len, uint64_t value, bool binary)

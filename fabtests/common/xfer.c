@@ -343,10 +343,7 @@ int ft_idle(struct ft_ctx *ctx)
 				return ft_fail(-FI_ECONNRESET, "waiting",
 					       "the peer ended while messages were under way; "
 					       "its output says why");
-		if (ctx->awaited && now - last_progress > FT_SOON_US) {
-			ft_say_absent(ctx->awaited, NULL, ctx->opts->timeout);
-			ctx->awaited = NULL;
-		}
+		FT_TRY(ft_absent(ctx, now - last_progress));
 		if (now - last_progress > (double) ctx->opts->timeout * 1e6)
 			return ft_fail(-FI_ETIMEDOUT, "waiting",
 				       "no completion for %ld s (--timeout); does the peer run "
