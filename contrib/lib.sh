@@ -116,10 +116,11 @@ install_packages() {
 	[ ${#packages[@]} -gt 0 ] || return 0
 	command -v apt-get >/dev/null || return 0
 	[ "$(id -u)" -eq 0 ] || return 0
-	say "installing: ${packages[*]}"
+	say "installing ${#packages[@]} packages:"
 	log=$(mktemp) || exit 2
 	apt-get -qq update >"$log" 2>&1 || cat "$log" >&2
 	for package in "${packages[@]}"; do
+		say "   $package"
 		DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install \
 			"$package" >"$log" 2>&1 </dev/null || cat "$log" >&2
 	done
@@ -183,6 +184,14 @@ quietly() {
 	shift
 	mkdir -p "$(dirname "$log")" || return 1
 	"$@" >"$log" 2>&1 </dev/null && return
+	show_failure "$log" "$@"
+}
+
+# show_failure LOG COMMAND...: what COMMAND has failed with. Fails
+show_failure() {
+	local log=$1
+
+	shift
 	echo "failed: $*" >&2
 	grep -E 'error|Error' "$log" | head -n 5 >&2
 	tail -n 8 "$log" >&2
@@ -225,12 +234,6 @@ configure_tree() {
 		(cd "$dir" && quietly "$dir/configure.log" ./config.status --recheck &&
 			quietly "$dir/config.status.log" ./config.status)
 	fi
-}
-
-# build_tree DIR ARG...: configures DIR and builds
-build_tree() {
-	configure_tree "$@" || return 1
-	quietly "$1/make.log" make -C "$1" -j "$jobs"
 }
 
 # absolute DIR: its path, made if need be, where we may write
