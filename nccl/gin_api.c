@@ -7,11 +7,16 @@
 
 #include "gin.h"
 
+/*
+ * What init() returns to finalize(). NCCL 2.28 finalizes every communicator, and has called init() for the first alone: the
+ * others have no context.
+ */
+static char api_begun;
+
 static int api_init(void **ctx, uint64_t comm, nccl_logger log)
 {
 	int ret;
 
-	*ctx = NULL;
 	fabric_logger(log);
 	ret = fabric_open();
 	if (!ret && !fabric_reaches()) {
@@ -20,12 +25,14 @@ static int api_init(void **ctx, uint64_t comm, nccl_logger log)
 		fabric_close();
 		ret = -FI_ENODATA;
 	}
+	*ctx = ret ? NULL : &api_begun;
 	return ret ? NCCL_SYSTEM_ERROR : NCCL_SUCCESS;
 }
 
 static int api_finalize(void *ctx)
 {
-	fabric_close();
+	if (ctx)
+		fabric_close();
 	return NCCL_SUCCESS;
 }
 

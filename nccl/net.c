@@ -86,14 +86,19 @@ static void net_close(void)
 
 static int net_init(void **ctx, uint64_t comm, void *config, nccl_logger log, void *profiler)
 {
-	*ctx = NULL;
+	int ret;
+
 	fabric_logger(log);
-	return fabric_failed(net_open(), "opening an endpoint");
+	ret = net_open();
+	*ctx = ret ? NULL : &net;
+	return fabric_failed(ret, "opening an endpoint");
 }
 
+/* NCCL 2.28 also calls it, with no context, when init() has failed */
 static int net_finalize(void *ctx)
 {
-	net_close();
+	if (ctx)
+		net_close();
 	return NCCL_SUCCESS;
 }
 

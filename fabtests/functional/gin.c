@@ -507,6 +507,32 @@ static int refuses(struct world *w, bool *no_puts)
 	return 0;
 }
 
+/* NCCL 2.28 finalizes messages whose init has failed; then they have no context, and it may try again. */
+static int no_provider(struct world *w)
+{
+	void *ctx = NULL;
+
+	setenv("P2P_NCCL_PROVIDER", "none", 1);
+	FT_CHECK(w->net->init(&ctx, 1, NULL, say, NULL) == NCCL_SYSTEM_ERROR,
+		 "messages without a provider");
+	setenv("P2P_NCCL_PROVIDER", w->proc->opts.prov, 1);
+	return check(w->net->finalize(ctx), "finalize after a failure");
+}
+
+/* NCCL 2.28 calls init of puts for its first communicator alone, but finalizes all. The others' messages go on. */
+static int many_ends(struct world *w)
+{
+	struct nccl_props_v11 props;
+	void *net, *first;
+
+	FT_TRY(check(w->net->init(&net, 1, NULL, say, NULL), "init of messages"));
+	FT_TRY(check(w->v11->init(&first, 1, say), "init"));
+	FT_TRY(check(w->v11->finalize(first), "finalize of the first"));
+	FT_TRY(check(w->v11->finalize(NULL), "finalize of the second"));
+	FT_TRY(check(w->net->get_properties(0, &props), "properties of the third"));
+	return check(w->net->finalize(net), "finalize of messages");
+}
+
 static int puts_by_all(struct world *w, void *plugin)
 {
 	bool no_puts;
@@ -516,6 +542,7 @@ static int puts_by_all(struct world *w, void *plugin)
 	FT_TRY(refuses(w, &no_puts));
 	if (no_puts)
 		return 0;
+	FT_TRY(many_ends(w));
 	FT_TRY(puts_of(w));
 	w->v11 = NULL;
 	w->rma = dlsym(plugin, "ncclRmaPlugin_v14");
@@ -541,6 +568,7 @@ static int run(struct ft_proc *proc)
 	FT_CHECK(w.net, "no messages");
 	FT_TRY(buffer(&w, &w.data, 2 * (size_t) proc->ranks * SLOT));
 	FT_TRY(buffer(&w, &w.words, WORDS * sizeof(uint64_t)));
+	FT_TRY(no_provider(&w));
 	FT_TRY(messages(&w));
 	FT_TRY(puts_by_all(&w, plugin));
 	w.data.ops->release(w.data.addr);
