@@ -253,7 +253,7 @@ static int put(struct world *w, int context, int to, size_t len, uint64_t value,
 }
 
 /*
- * Each rank writes to all: the whole in several puts of the same bytes, and a signal. @apart: the signal comes by itself,
+ * Each rank writes to all, itself as well: the whole in several puts of the same bytes, and a signal. @apart: the signal comes by itself,
  * behind those; else with the last one. All is there once the signal is seen.
  */
 static int all_to_all(struct world *w, size_t round, bool apart)
@@ -270,22 +270,17 @@ static int all_to_all(struct world *w, size_t round, bool apart)
 		FT_TRY(ft_slot_fill(&slot, key_of(round, me, i)));
 		slot = slot_of(w, true, i, len);
 		FT_TRY(ft_slot_arm(&slot));
-		w->expected[i] += i == me ? 0 : value;
+		w->expected[i] += value;
 	}
 	FT_TRY(meet(w));
 	for (int depth = 0; depth < DEPTH; depth++)
 		for (int i = 0; i < ranks; i++)
-			if (i != me)
-				FT_TRY(put(w, (int) round % CONTEXTS, i, len,
-					   depth == DEPTH - 1 && !apart ? value : 0, true,
-					   &reqs[count++]));
-	for (int i = 0; apart && i < ranks; i++)
-		if (i != me)
-			FT_TRY(put(w, (int) round % CONTEXTS, i, 0, value, true,
+			FT_TRY(put(w, (int) round % CONTEXTS, i, len,
+				   depth == DEPTH - 1 && !apart ? value : 0, true,
 				   &reqs[count++]));
+	for (int i = 0; apart && i < ranks; i++)
+		FT_TRY(put(w, (int) round % CONTEXTS, i, 0, value, true, &reqs[count++]));
 	for (int i = 0; i < ranks; i++) {
-		if (i == me)
-			continue;
 		FT_TRY(wait_word(w, i));
 		slot = slot_of(w, true, i, len);
 		FT_TRY(ft_slot_check(&slot, len, key_of(round, i, me), "what was put"));
