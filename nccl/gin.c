@@ -251,7 +251,7 @@ static void gin_req_end(struct gin_req *req)
 {
 	TAILQ_REMOVE(&req->lane->reqs, req, entry);
 	req->reported = true;
-	if (req->err)
+	if (fabric_failed(req->err, "a put, get or signal"))
 		__atomic_store_n(&req->coll->failed, true, __ATOMIC_RELAXED);
 }
 
@@ -372,6 +372,8 @@ static int gin_move(struct gin_ctx *ctx, int context, const struct gin_req *aske
 	struct gin_coll *coll = ctx->coll;
 	struct gin_req *req;
 
+	if (gin_failed(coll))
+		return NCCL_SYSTEM_ERROR;
 	if (context < 0 || context >= ctx->count || asked->rank >= coll->nranks)
 		return NCCL_INVALID_ARGUMENT;
 	if ((asked->moves && (!gin_place_fits(&asked->near, asked->size, asked->rank, false) ||
@@ -450,17 +452,17 @@ int gin_flush(struct gin_ctx *ctx, int context, uint32_t rank, struct gin_req **
 int gin_test(struct gin_req *req, int *done)
 {
 	struct gin_coll *coll = req->coll;
-	int err;
+	int ret;
 
 	gin_lock(coll);
 	if (!req->reported)
 		fabric_progress(coll->port);
-	*done = req->reported;
-	err = req->err;
+	ret = req->reported && req->err ? NCCL_SYSTEM_ERROR : NCCL_SUCCESS;
+	*done = req->reported && !req->err;
 	if (*done)
 		STAILQ_INSERT_HEAD(&coll->free, req, free);
 	gin_unlock(coll);
-	return *done ? fabric_failed(err, "a put, get or signal") : NCCL_SUCCESS;
+	return ret;
 }
 
 int gin_progress(struct gin_coll *coll)

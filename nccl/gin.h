@@ -61,7 +61,10 @@ int gin_get(struct gin_ctx *ctx, int context, struct gin_place from, size_t size
 /** gin_flush() - ends when all that was begun with @rank before has ended */
 int gin_flush(struct gin_ctx *ctx, int context, uint32_t rank, struct gin_req **req);
 
-/** gin_test() - whether a request has @done: it is gone then */
+/**
+ * gin_test() - whether a request has @done: it is gone then. One that has failed never is done, as NCCL 2.28 takes what is
+ * done for delivered, whatever this returns. All that begins later is refused, which NCCL 2.28 does look at.
+ */
 int gin_test(struct gin_req *req, int *done);
 
 /** gin_progress() - moves everything of @coll on */

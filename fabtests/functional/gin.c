@@ -430,6 +430,44 @@ static int puts_of(struct world *w)
 	return close_all(w, ctx);
 }
 
+/*
+ * A put to what its owner has deregistered: it never is done, as NCCL 2.28 looks at that alone and counts the put. Since then
+ * all is refused, which NCCL tells the application.
+ */
+static int broken(struct world *w)
+{
+	const double end = ft_usec() + (double) w->proc->opts.timeout * 1e6;
+	const int me = w->proc->rank;
+	void *ctx, *req;
+	int ret = NCCL_SUCCESS, done = 0;
+	bool failed = false;
+
+	FT_TRY(check(w->v11->init(&ctx, 1, say), "init"));
+	FT_TRY(connect_all(w, ctx));
+	FT_TRY(register_all(w));
+	FT_TRY(meet(w));
+	if (me)
+		FT_TRY(check(w->v11->dereg_mr(w->coll, w->data_mr), "deregistering"));
+	FT_TRY(meet(w));
+	if (!me) {
+		FT_TRY(put(w, 0, 1, LARGEST, 0, true, &req));
+		while (ret == NCCL_SUCCESS && !done && ft_usec() < end)
+			ret = w->v11->test(w->coll, req, &done);
+		FT_CHECK(ret == NCCL_SYSTEM_ERROR && !done, "a lost put: result %d, done %d",
+			 ret, done);
+		FT_TRY(check(w->v11->last_error(w->coll, &failed), "last error"));
+		FT_CHECK(failed, "no error after a lost put");
+		ret = w->v11->iput(w->coll, 0, w->data_mr, 8, 0, w->data_mr, 1, &req);
+		FT_CHECK(ret == NCCL_SYSTEM_ERROR, "a put after a lost one: result %d", ret);
+		FT_TRY(check(w->v11->dereg_mr(w->coll, w->data_mr), "deregistering"));
+	}
+	FT_TRY(meet(w));
+	FT_TRY(check(w->v11->dereg_mr(w->coll, w->words_mr), "deregistering"));
+	FT_TRY(check(w->v11->close_coll(w->coll), "close"));
+	w->coll = NULL;
+	return check(w->v11->finalize(ctx), "finalize");
+}
+
 /* ---- NCCL 2.30's own way to the interface before the last one ---- */
 
 static const struct nccl_rma_v13 *v13;
@@ -539,6 +577,7 @@ static int puts_by_all(struct world *w, void *plugin)
 		return 0;
 	FT_TRY(many_ends(w));
 	FT_TRY(puts_of(w));
+	FT_TRY(broken(w));
 	w->v11 = NULL;
 	w->rma = dlsym(plugin, "ncclRmaPlugin_v14");
 	FT_CHECK(w->rma, "no puts with weak signals");
