@@ -292,6 +292,9 @@ static bool gin_req_move(struct gin_req *req)
 		return false;
 	if (req->strong && !first)
 		return false;
+	/* what was before it may have failed */
+	if (req->strong && !req->err && gin_failed(req->coll))
+		req->err = FI_ECANCELED;
 	if (!req->signals || req->err) {
 		gin_req_end(req);
 		return true;

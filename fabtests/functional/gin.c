@@ -431,16 +431,17 @@ static int puts_of(struct world *w)
 }
 
 /*
- * A put to what its owner has deregistered: it never is done, as NCCL 2.28 looks at that alone and counts the put. Since then
- * all is refused, which NCCL tells the application.
+ * A put to what its owner has deregistered: it never is done, as NCCL 2.28 looks at that alone and counts the put. The signal
+ * behind it is not sent. Since then all is refused, which NCCL tells the application.
  */
 static int broken(struct world *w)
 {
 	const double end = ft_usec() + (double) w->proc->opts.timeout * 1e6;
 	const int me = w->proc->rank;
-	void *ctx, *req;
+	void *ctx, *req, *signal;
 	int ret = NCCL_SUCCESS, done = 0;
 	bool failed = false;
+	uint64_t word = 0;
 
 	FT_TRY(check(w->v11->init(&ctx, 1, say), "init"));
 	FT_TRY(connect_all(w, ctx));
@@ -451,10 +452,15 @@ static int broken(struct world *w)
 	FT_TRY(meet(w));
 	if (!me) {
 		FT_TRY(put(w, 0, 1, LARGEST, 0, true, &req));
+		FT_TRY(put(w, 0, 1, 0, 7, true, &signal));
 		while (ret == NCCL_SUCCESS && !done && ft_usec() < end)
 			ret = w->v11->test(w->coll, req, &done);
 		FT_CHECK(ret == NCCL_SYSTEM_ERROR && !done, "a lost put: result %d, done %d",
 			 ret, done);
+		for (ret = NCCL_SUCCESS; ret == NCCL_SUCCESS && !done && ft_usec() < end;)
+			ret = w->v11->test(w->coll, signal, &done);
+		FT_CHECK(ret == NCCL_SYSTEM_ERROR && !done,
+			 "a signal behind a lost put: result %d, done %d", ret, done);
 		FT_TRY(check(w->v11->last_error(w->coll, &failed), "last error"));
 		FT_CHECK(failed, "no error after a lost put");
 		ret = w->v11->iput(w->coll, 0, w->data_mr, 8, 0, w->data_mr, 1, &req);
@@ -462,6 +468,8 @@ static int broken(struct world *w)
 		FT_TRY(check(w->v11->dereg_mr(w->coll, w->data_mr), "deregistering"));
 	}
 	FT_TRY(meet(w));
+	FT_TRY(w->words.ops->from(&word, w->words.addr, sizeof(word)));
+	FT_CHECK(!word, "a signal tells of a put that was lost");
 	FT_TRY(check(w->v11->dereg_mr(w->coll, w->words_mr), "deregistering"));
 	FT_TRY(check(w->v11->close_coll(w->coll), "close"));
 	w->coll = NULL;
