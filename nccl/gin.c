@@ -500,8 +500,18 @@ int gin_ctx_open(struct gin_coll *coll, int count, struct gin_ctx **made)
 	return NCCL_SUCCESS;
 }
 
+/* What is under way is in the lanes still: then they stay until the communicator is closed */
 void gin_ctx_close(struct gin_ctx *ctx)
 {
+	const size_t lanes = (size_t) ctx->count * ctx->coll->nranks;
+	size_t empty = 0;
+
+	gin_lock(ctx->coll);
+	while (empty < lanes && TAILQ_EMPTY(&ctx->lanes[empty].reqs))
+		empty++;
+	gin_unlock(ctx->coll);
+	if (empty < lanes)
+		return;
 	LIST_REMOVE(ctx, entry);
 	free(ctx);
 }
@@ -514,9 +524,12 @@ struct gin_coll *gin_ctx_coll(const struct gin_ctx *ctx)
 int gin_coll_close(struct gin_coll *coll)
 {
 	struct gin_batch *batch;
+	struct gin_ctx *ctx;
 
-	while (!LIST_EMPTY(&coll->ctxs))
-		gin_ctx_close(LIST_FIRST(&coll->ctxs));
+	while ((ctx = LIST_FIRST(&coll->ctxs))) {
+		LIST_REMOVE(ctx, entry);
+		free(ctx);
+	}
 	/* regions may be the endpoint's, which may use requests until it is closed */
 	SLIST_FOREACH(batch, &coll->batches, entry)
 	fabric_mr_close(&batch->mr);

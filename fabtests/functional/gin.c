@@ -351,6 +351,21 @@ static int weak(struct world *w)
 	return meet(w);
 }
 
+/* Contexts that end while a put of theirs is under way, and others of the communicator go on */
+static int left(struct world *w)
+{
+	struct nccl_rma_config_v14 config = {.contexts = CONTEXTS, .rank_stride = 1};
+	const int me = w->proc->rank, next = (me + 1) % w->proc->ranks;
+	void *ctx = w->ctx, *req;
+
+	FT_TRY(check(w->rma->create_context(w->coll, &config, &w->ctx), "more contexts"));
+	FT_TRY(put(w, 0, next, LARGEST, 0, true, &req));
+	FT_TRY(check(w->rma->destroy_context(w->ctx), "end of contexts"));
+	w->ctx = ctx;
+	FT_TRY(finish(w, &req, 1));
+	return meet(w);
+}
+
 static int connect_all(struct world *w, void *ctx)
 {
 	char handles[FT_MAX_RANKS][NCCL_HANDLE_MAX];
@@ -427,6 +442,8 @@ static int puts_of(struct world *w)
 	FT_TRY(wrong(w));
 	if (w->rma)
 		FT_TRY(weak(w));
+	if (w->rma)
+		FT_TRY(left(w));
 	return close_all(w, ctx);
 }
 
