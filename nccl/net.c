@@ -220,16 +220,15 @@ static int net_dereg_mr(void *comm, void *mr)
 
 /* ---- messages ---- */
 
-static ssize_t net_req_begin(struct fabric_op *op)
+static ssize_t net_req_begin(struct net_req *req)
 {
-	struct net_req *req = (struct net_req *) op;
 	const struct net_comm *comm = req->comm;
 
 	if (comm->sends)
 		return fi_tsend(comm->port->ep, req->data, req->size, req->desc, comm->peer,
-				comm->tag, &op->context);
+				comm->tag, &req->op.context);
 	return fi_trecv(comm->port->ep, req->data, req->size, req->desc, comm->peer, comm->tag,
-			0, &op->context);
+			0, &req->op.context);
 }
 
 static void net_req_done(struct fabric_op *op)
@@ -237,24 +236,34 @@ static void net_req_done(struct fabric_op *op)
 	((struct net_req *) op)->ended = true;
 }
 
+/*
+ * Without room there is no request, and NCCL asks again: a message that waited here would hold up those to other peers, and
+ * the receives that their sends wait for.
+ */
 static int net_req_post(struct net_comm *comm, void *data, size_t size, void *mr, void **made)
 {
 	struct net_req *req = malloc(sizeof *req);
+	ssize_t ret;
 
 	if (!req)
 		return NCCL_SYSTEM_ERROR;
 	*req = (struct net_req){
-		.op = {.begin = net_req_begin, .done = net_req_done},
+		.op = {.done = net_req_done},
 		.comm = comm,
 		.data = data,
 		.size = size,
 		.desc = mr ? ((struct fabric_mr *) mr)->desc : NULL,
 	};
 	pthread_mutex_lock(&comm->port->lock);
-	fabric_op_post(comm->port, &req->op);
+	ret = net_req_begin(req);
+	if (ret == -FI_EAGAIN)
+		fabric_progress(comm->port);
 	pthread_mutex_unlock(&comm->port->lock);
-	*made = req;
-	return NCCL_SUCCESS;
+	*made = ret ? NULL : req;
+	if (!ret)
+		return NCCL_SUCCESS;
+	free(req);
+	return ret == -FI_EAGAIN ? NCCL_SUCCESS : fabric_failed((int) ret, "a message");
 }
 
 static int net_isend(void *comm, void *data, size_t size, int tag, void *mr, void *profile,
