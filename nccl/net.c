@@ -41,16 +41,18 @@ struct net_req {
 	struct net_comm *comm;
 	void *data;
 	size_t size;
-	void *desc;
+	struct fabric_mr *mr;
 	bool ended;
+	LIST_ENTRY(net_req) entry;
 };
 
-/* All communicators use one port: @users of it */
+/* All communicators use one port: @users of it, and the messages under way */
 static struct {
 	pthread_mutex_t lock;
 	unsigned int users;
 	uint32_t tags;
 	struct fabric_port port;
+	LIST_HEAD(, net_req) reqs;
 } net = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static int net_open(void)
@@ -74,9 +76,15 @@ static int net_open(void)
 
 static void net_close(void)
 {
+	struct net_req *req;
+
 	pthread_mutex_lock(&net.lock);
 	if (!--net.users) {
 		fabric_port_close(&net.port);
+		while ((req = LIST_FIRST(&net.reqs))) {
+			LIST_REMOVE(req, entry);
+			free(req);
+		}
 		fabric_close();
 	}
 	pthread_mutex_unlock(&net.lock);
@@ -211,8 +219,17 @@ static int net_reg_mr_dmabuf(void *comm, void *data, size_t size, int type, uint
 	return NCCL_INVALID_USAGE;
 }
 
+/* NCCL aborts without waiting for what it receives, and frees the memory next: nothing may be written there any more */
 static int net_dereg_mr(void *comm, void *mr)
 {
+	struct net_req *req;
+
+	pthread_mutex_lock(&net.port.lock);
+	LIST_FOREACH(req, &net.reqs, entry)
+		if (req->mr == mr)
+			fi_cancel(&net.port.ep->fid, &req->op.context);
+	fabric_progress(&net.port);
+	pthread_mutex_unlock(&net.port.lock);
 	fabric_mr_close(mr);
 	free(mr);
 	return NCCL_SUCCESS;
@@ -223,17 +240,21 @@ static int net_dereg_mr(void *comm, void *mr)
 static ssize_t net_req_begin(struct net_req *req)
 {
 	const struct net_comm *comm = req->comm;
+	void *desc = req->mr ? req->mr->desc : NULL;
 
 	if (comm->sends)
-		return fi_tsend(comm->port->ep, req->data, req->size, req->desc, comm->peer,
+		return fi_tsend(comm->port->ep, req->data, req->size, desc, comm->peer,
 				comm->tag, &req->op.context);
-	return fi_trecv(comm->port->ep, req->data, req->size, req->desc, comm->peer, comm->tag,
-			0, &req->op.context);
+	return fi_trecv(comm->port->ep, req->data, req->size, desc, comm->peer, comm->tag, 0,
+			&req->op.context);
 }
 
 static void net_req_done(struct fabric_op *op)
 {
-	((struct net_req *) op)->ended = true;
+	struct net_req *req = (struct net_req *) op;
+
+	LIST_REMOVE(req, entry);
+	req->ended = true;
 }
 
 /*
@@ -252,11 +273,13 @@ static int net_req_post(struct net_comm *comm, void *data, size_t size, void *mr
 		.comm = comm,
 		.data = data,
 		.size = size,
-		.desc = mr ? ((struct fabric_mr *) mr)->desc : NULL,
+		.mr = mr,
 	};
 	pthread_mutex_lock(&comm->port->lock);
 	ret = net_req_begin(req);
-	if (ret == -FI_EAGAIN)
+	if (!ret)
+		LIST_INSERT_HEAD(&net.reqs, req, entry);
+	else if (ret == -FI_EAGAIN)
 		fabric_progress(comm->port);
 	pthread_mutex_unlock(&comm->port->lock);
 	*made = ret ? NULL : req;

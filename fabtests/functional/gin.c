@@ -232,6 +232,28 @@ static int crowd(struct world *w, struct way *out, struct way *in)
 	return ft_meet_all(w->proc);
 }
 
+/*
+ * NCCL aborts without waiting for what it receives: it deregisters that memory, and frees it. So a message that comes late is the
+ * next receive's.
+ */
+static int aborted(struct world *w, struct way *out, struct way *in)
+{
+	const int type = w->data.ops->iface == FI_HMEM_CUDA ? NCCL_CUDA : NCCL_HOST;
+	const struct ft_slot to = slot_of(w, true, w->proc->rank, LARGEST);
+	void *target = w->data.addr + to.off, *req = NULL;
+	size_t room = LARGEST;
+	int tag = 0;
+
+	while (!req)
+		FT_TRY(check(w->net->irecv(in->comm, 1, &target, &room, &tag, &in->mr[0], NULL,
+					   &req),
+			     "irecv"));
+	FT_TRY(check(w->net->dereg_mr(in->comm, in->mr[0]), "deregistering"));
+	FT_TRY(check(w->net->reg_mr(in->comm, w->data.addr, w->data.size, type, &in->mr[0]),
+		     "registering"));
+	return ring_round(w, out, in, 0);
+}
+
 static int messages(struct world *w)
 {
 	char handles[FT_MAX_RANKS][NCCL_HANDLE_MAX];
@@ -260,6 +282,7 @@ static int messages(struct world *w)
 		FT_TRY(ring_round(w, &out, &in, round));
 	FT_TRY(ft_meet_all(w->proc));
 	FT_TRY(crowd(w, &out, &in));
+	FT_TRY(aborted(w, &out, &in));
 	memset(handles[next], 1, NCCL_HANDLE_MAX);
 	FT_CHECK(w->net->connect(ctx, 0, handles[next], &unused, &unused) == NCCL_INVALID_USAGE,
 		 "a handle of somebody else's is taken");
