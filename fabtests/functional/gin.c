@@ -423,6 +423,48 @@ static int weak(struct world *w)
 	return meet(w);
 }
 
+static int register_one(struct world *w, void *addr, size_t size, int type, uint64_t flags,
+			void **mr)
+{
+	void *unused;
+
+	return check(w->rma ? w->rma->reg_mr(w->coll, addr, size, type, flags, mr)
+			    : w->v11->reg_mr(w->coll, addr, size, type, flags, mr, &unused),
+		     "registering");
+}
+
+/* NCCL's thread puts values of kernels' from host memory of its own, and since 2.30 it has signals there, too */
+static int values(struct world *w)
+{
+	uint64_t host[2] = {(uint64_t) w->proc->rank + 40, 0}, got = 0;
+	const int me = w->proc->rank, next = (me + 1) % w->proc->ranks;
+	const int before = (me + w->proc->ranks - 1) % w->proc->ranks;
+	const double end = ft_usec() + (double) w->proc->opts.timeout * 1e6;
+	const uint64_t far = slot_of(w, true, me, sizeof(got)).off;
+	void *mr, *req;
+
+	FT_TRY(register_one(w, host, sizeof(host), NCCL_HOST, 0, &mr));
+	FT_TRY(check(w->rma ? w->rma->iput_signal(w->ctx, 0, 0, mr, sizeof(got), far,
+						  w->data_mr, (uint32_t) next, sizeof(got), mr,
+						  0, NCCL_SIGNAL_INC, true, &req)
+			    : w->v11->iput_signal(w->coll, 0, mr, sizeof(got), far, w->data_mr,
+						  (uint32_t) next, sizeof(got), mr, 0,
+						  NCCL_SIGNAL_INC, &req),
+		     "iputSignal of a value"));
+	while (!__atomic_load_n(&host[1], __ATOMIC_ACQUIRE)) {
+		FT_CHECK(ft_usec() < end, "a signal in host memory does not come");
+		FT_TRY(progress(w));
+	}
+	FT_TRY(w->data.ops->from(&got, w->data.addr + slot_of(w, true, before, sizeof(got)).off,
+				 sizeof(got)));
+	FT_CHECK(got == (uint64_t) before + 40 && host[1] == 1, "value %llu, signal %llu",
+		 (unsigned long long) got, (unsigned long long) host[1]);
+	FT_TRY(finish(w, &req, 1));
+	FT_TRY(meet(w));
+	return check(w->rma ? w->rma->dereg_mr(w->coll, mr) : w->v11->dereg_mr(w->coll, mr),
+		     "deregistering");
+}
+
 /* Contexts that end while a put of theirs is under way, and others of the communicator go on */
 static int left(struct world *w)
 {
@@ -464,20 +506,11 @@ static int register_all(struct world *w)
 {
 	const int type = w->data.ops->iface == FI_HMEM_CUDA ? NCCL_CUDA : NCCL_HOST;
 	const uint64_t zero[WORDS] = {0};
-	void *gin_mr;
 
 	FT_TRY(w->words.ops->to(w->words.addr, zero, sizeof(zero)));
 	memset(w->expected, 0, sizeof(w->expected));
-	FT_TRY(check(w->rma ? w->rma->reg_mr(w->coll, w->data.addr, w->data.size, type, 0,
-					     &w->data_mr)
-			    : w->v11->reg_mr(w->coll, w->data.addr, w->data.size, type, 0,
-					     &w->data_mr, &gin_mr),
-		     "registering"));
-	return check(w->rma ? w->rma->reg_mr(w->coll, w->words.addr, w->words.size, type, 1,
-					     &w->words_mr)
-			    : w->v11->reg_mr(w->coll, w->words.addr, w->words.size, type, 1,
-					     &w->words_mr, &gin_mr),
-		     "registering signals");
+	FT_TRY(register_one(w, w->data.addr, w->data.size, type, 0, &w->data_mr));
+	return register_one(w, w->words.addr, w->words.size, type, 1, &w->words_mr);
 }
 
 static int close_all(struct world *w, void *ctx)
@@ -512,6 +545,7 @@ static int puts_of(struct world *w)
 	for (size_t round = 0; round < 2 * ROUNDS; round++)
 		FT_TRY(all_to_all(w, round, round >= ROUNDS));
 	FT_TRY(wrong(w));
+	FT_TRY(values(w));
 	if (w->rma)
 		FT_TRY(weak(w));
 	if (w->rma)
