@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What NCCL calls for puts and signals: its GIN interface of 2.28, whose kernels' requests NCCL's own thread reads (a
- * proxy), and the interfaces for remote memory that do this since 2.30. All are gin.c by other names.
+ * What NCCL calls for puts and signals: its GIN interface, whose kernels' requests NCCL's own thread reads (a proxy), and the
+ * interfaces for remote memory that do this since 2.30.7. All are gin.c by other names.
  */
 #include <rdma/fi_errno.h>
 
@@ -277,6 +277,10 @@ NCCL_EXPORT const struct nccl_rma_v13 ncclRmaPlugin_v13 = {
 	.progress = api_progress,
 	.finalize = api_finalize,
 };
+
+/* Puts by kernels of 2.30.3 and 2.30.4. Without it they would take version 11, which has no reads, and crash at a flush. */
+extern const struct nccl_rma_v13 ncclGinPlugin_v13
+	__attribute__((alias("ncclRmaPlugin_v13"), visibility("default")));
 
 /* ---- NCCL 2.28: a communicator is its only context, and all signals are strong ---- */
 

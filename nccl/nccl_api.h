@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * What NCCL and its plugins hand each other: the layouts of NCCL 2.28 (plugins/net and plugins/gin of its source) and of
- * NCCL's proxy for remote memory since 2.30 (plugins/rma). Each table is found by a symbol with its version.
+ * NCCL's proxy for remote memory since 2.30.7 (plugins/rma). Each table is found by a symbol with its version.
  */
 #ifndef P2P_NCCL_API_H
 #define P2P_NCCL_API_H

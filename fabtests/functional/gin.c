@@ -714,7 +714,7 @@ static int puts_by_all(struct world *w, void *plugin)
 	FT_CHECK(w->rma, "no puts with weak signals");
 	FT_TRY(puts_of(w));
 	v13 = dlsym(plugin, "ncclRmaPlugin_v13");
-	FT_CHECK(v13, "no puts for NCCL 2.30");
+	FT_CHECK(v13 && dlsym(plugin, "ncclGinPlugin_v13") == v13, "no puts for NCCL 2.30");
 	as_v14(w);
 	return puts_of(w);
 }
