@@ -360,6 +360,26 @@ int call_direct(MPI_Comm comm, int peer)
 	return CALL_DIRECT;
 }
 
+size_t call_bytes(size_t count, MPI_Datatype type)
+{
+	size_t bytes;
+	int size;
+
+	return (ptrdiff_t) count > 0 && type != MPI_DATATYPE_NULL &&
+			       PMPI_Type_size(type, &size) == MPI_SUCCESS && size > 0 &&
+			       !__builtin_mul_overflow(count, (size_t) size, &bytes)
+		       ? bytes
+		       : 0;
+}
+
+/* Two ranks have one message, which is copied once either way. */
+int call_direct_all(MPI_Comm comm, size_t count, MPI_Datatype type)
+{
+	const size_t bytes = call_own(comm) > 2 ? call_bytes(count, type) : 0;
+
+	return bytes && bytes <= hidden_tree(comm) ? 0 : CALL_DIRECT;
+}
+
 int call_role(MPI_Comm comm, int root)
 {
 	if (call_between_groups(comm))

@@ -114,8 +114,12 @@ size_t call_rank(MPI_Comm comm);
 size_t call_neighbors(MPI_Comm comm, bool in);
 size_t call_sum(const int counts[], size_t count);
 size_t call_sum_c(const MPI_Count counts[], size_t count);
+/* Bytes of @count elements; 0: none, or MPI says better what is wrong */
+size_t call_bytes(size_t count, MPI_Datatype type);
 /* CALL_DIRECT if a message to or from @peer goes down to libfabric: MPICH's CPU copies what a rank sends to itself. */
 int call_direct(MPI_Comm comm, int peer);
+/* CALL_DIRECT if a broadcast that blocks does: short ones are quicker through host memory. */
+int call_direct_all(MPI_Comm comm, size_t count, MPI_Datatype type);
 /* @count for each of @ranks; what is no count stays none */
 size_t call_times(size_t ranks, MPI_Count count);
 

@@ -28,12 +28,9 @@ struct collective {
 static size_t collective_bytes(MPI_Comm comm, size_t count, MPI_Datatype type, size_t parts)
 {
 	size_t bytes;
-	int size;
 
-	if (comm == MPI_COMM_NULL || type == MPI_DATATYPE_NULL || (ptrdiff_t) count <= 0 ||
-	    PMPI_Type_size(type, &size) != MPI_SUCCESS || size <= 0 ||
-	    __builtin_mul_overflow(count, (size_t) size, &bytes) ||
-	    __builtin_mul_overflow(bytes, parts, &bytes))
+	if (comm == MPI_COMM_NULL ||
+	    __builtin_mul_overflow(call_bytes(count, type), parts, &bytes))
 		return 0;
 	return bytes / hidden_piece(comm) < call_own(comm) ? 0 : bytes;
 }

@@ -54,11 +54,21 @@ MPI_Comm hidden_of(MPI_Comm comm)
 	return hidden ? hidden->comm : MPI_COMM_NULL;
 }
 
-size_t hidden_piece(MPI_Comm comm)
+static bool hidden_far(MPI_Comm comm)
 {
 	const struct hidden *hidden = hidden_find(comm);
 
-	return hidden && !hidden->near ? HIDDEN_PIECE_FAR : HIDDEN_PIECE_NEAR;
+	return hidden && !hidden->near;
+}
+
+size_t hidden_piece(MPI_Comm comm)
+{
+	return hidden_far(comm) ? HIDDEN_PIECE_FAR : HIDDEN_PIECE_NEAR;
+}
+
+size_t hidden_tree(MPI_Comm comm)
+{
+	return hidden_far(comm) ? HIDDEN_TREE_FAR : HIDDEN_TREE_NEAR;
 }
 
 /* The application's is freed. */

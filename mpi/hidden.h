@@ -35,6 +35,15 @@ MPI_Comm hidden_of(MPI_Comm comm);
 /* One of the two, the same for all ranks */
 size_t hidden_piece(MPI_Comm comm);
 
+/*
+ * Bytes up to which a broadcast is quicker through host memory: MPI sends it in a tree, and each message of GPU memory would be
+ * staged by itself. Within a host longer ones are copied from GPU to GPU.
+ */
+#define HIDDEN_TREE_NEAR 16384
+#define HIDDEN_TREE_FAR 524288
+
+size_t hidden_tree(MPI_Comm comm);
+
 /* Beside the world: after MPI_Init(), and before MPI_Finalize(). All ranks call these. */
 void hidden_begin(void);
 void hidden_end(void);

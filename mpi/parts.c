@@ -277,14 +277,8 @@ bool parts_can(MPI_Comm comm, const void *sendbuf)
 
 bool parts_long(MPI_Comm comm, size_t count, MPI_Datatype type)
 {
-	size_t bytes;
-	int size = 0;
-
 	/* a count below 0 is MPI's to judge, on this rank alone: others may wait then, as they do in MPI */
-	return (ptrdiff_t) count > 0 && type != MPI_DATATYPE_NULL &&
-	       PMPI_Type_size(type, &size) == MPI_SUCCESS &&
-	       !__builtin_mul_overflow(count, (size_t) size, &bytes) &&
-	       bytes >= hidden_piece(comm);
+	return call_bytes(count, type) >= hidden_piece(comm);
 }
 
 struct parts parts_of(const struct parts *parts, int rank)
