@@ -208,6 +208,7 @@ struct core_ep {
 	unsigned int receives;
 	bool directs;
 	size_t least;
+	uint64_t data;
 	TAILQ_HEAD(, core_recv) recvs;
 	struct core_sends saved;
 	TAILQ_ENTRY(core_ep) link;

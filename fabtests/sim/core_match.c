@@ -40,7 +40,10 @@ static void recv_report(struct core_ep *ep, struct core_recv *recv,
 				comp.olen = send->len - len;
 		}
 		comp.entry.flags |= send->has_data ? FI_REMOTE_CQ_DATA : 0;
-		comp.entry.data = send->data;
+		/* otherwise it has what the core left there */
+		if (send->has_data)
+			ep->data = send->data;
+		comp.entry.data = ep->data;
 		comp.entry.tag = send->tag;
 		comp.entry.len = len;
 		comp.src = core_av_find(ep->av, send->conn->src->name);

@@ -49,15 +49,15 @@ static inline void cq_entry_put(const struct p2p_cq *cq, void *buf, size_t index
 	}
 }
 
-/* Turns a report into libfabric's largest kind of entry without an error. */
+/* Turns a report into libfabric's largest kind of entry without an error. Some peeks do not say that there is data. */
 static struct fi_cq_tagged_entry cq_entry(const struct core_comp *comp)
 {
 	return (struct fi_cq_tagged_entry){
 		.op_context = comp->context,
-		.flags = comp->flags,
+		.flags = comp->flags & ~FI_PEEK,
 		.len = comp->len,
 		.buf = comp->buf,
-		.data = comp->data,
+		.data = comp->flags & (FI_REMOTE_CQ_DATA | FI_PEEK) ? comp->data : 0,
 		.tag = comp->tag,
 	};
 }
@@ -121,26 +121,25 @@ static ssize_t cq_read_reports(struct p2p_cq *cq, void *buf, size_t count, fi_ad
 
 /* ---- the core's queue ---- */
 
-/* Tells whether an entry of the core's queue may be ours. */
-static inline bool cq_concerned(const struct p2p_cq *cq, const struct fi_cq_tagged_entry *entry)
+/* Tells whether an entry of the core's queue may be ours. What has no data may have a marker's from ofi_rxm, and MPICH reads it. */
+static inline bool cq_concerned(const struct p2p_cq *cq, struct fi_cq_tagged_entry *entry)
 {
-	return p2p_unlikely(
-		xfer_concerned(&cq->xfer, entry->op_context, entry->flags, entry->data));
+	if (p2p_unlikely(
+		    xfer_concerned(&cq->xfer, entry->op_context, entry->flags, entry->data)))
+		return true;
+	entry->data = entry->flags & FI_REMOTE_CQ_DATA ? entry->data : 0;
+	return false;
 }
 
 /* Tells whether all @read entries are the application's alone, so that they need no further look. */
-static inline bool cq_plain(const struct p2p_cq *cq, const struct fi_cq_tagged_entry *entries,
+static inline bool cq_plain(const struct p2p_cq *cq, struct fi_cq_tagged_entry *entries,
 			    ssize_t read)
 {
-	if (p2p_likely(read == 1))
-		return !cq_concerned(cq, entries);
-	if (p2p_unlikely(read <= 0))
-		return false;
-	for (ssize_t i = 0; i < read; i++) {
-		if (cq_concerned(cq, &entries[i]))
-			return false;
-	}
-	return true;
+	ssize_t plain = 0;
+
+	while (plain < read && !cq_concerned(cq, &entries[plain]))
+		plain++;
+	return plain && plain == read;
 }
 
 /*

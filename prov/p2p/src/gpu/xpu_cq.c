@@ -13,7 +13,7 @@ static void xpu_cq_put(struct xpu_cq *cq, struct fi_p2p_xpu_entry *entry,
 	entry->flags = comp->flags;
 	entry->len = comp->len;
 	entry->buf = (uintptr_t) comp->buf;
-	entry->data = comp->data;
+	entry->data = comp->flags & FI_REMOTE_CQ_DATA ? comp->data : 0;
 	entry->tag = comp->tag;
 	entry->src = cq_user_addr(cq->cq, comp->src);
 	entry->olen = comp->olen;

@@ -61,6 +61,7 @@ static void peek_done(struct xfer_ctx *ctx, const struct core_comp *comp)
 	    (!(ctx->ep->quirks & QUIRK_PEEK_UNMARKED) ||
 	     comp->data & ctx->ep->xfer->marks & WIRE_MARK))
 		req->comp.data = 0;
+	req->comp.flags |= comp->err || req->data ? 0 : FI_PEEK;
 	if (comp->err)
 		xfer_req_end(req, comp->err);
 	else if (!req->data)
