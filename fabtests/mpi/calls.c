@@ -771,6 +771,8 @@ static int run_all(struct mpi_run *run)
 		const struct kind *kind = &kinds[rest % 4];
 		MPI_Aint low, extent;
 
+		if (run->mpich && call->run == do_pack_there && rest % 4 == 3)
+			continue; /* its MPI_Pack_external divides by zero */
 		t.n = counts[rest / 4 % FT_COUNT(counts)];
 		t.later = rest / 4 / FT_COUNT(counts);
 		t.type = kind->type;

@@ -284,7 +284,6 @@ static int try_one(struct mpi_run *run, struct work *work)
 
 	FT_CHECK(!PMPI_Reduce_local(work->a, work->b, 1, work->type, work->op),
 		 "%s is no operation of MPI's", work->what);
-	MPI_Type_size(work->type, &work->size);
 	work->real = is_real(work->type);
 	numbers(run, work);
 	for (size_t i = 0; i < FT_COUNT(counts); i++) {
@@ -345,9 +344,14 @@ static int run_all(struct mpi_run *run)
 		return no_kernel(&work);
 	if (late)
 		return 0;
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
 	for (size_t i = 0; i < FT_COUNT(types); i++) {
+		work.type = types[i].type;
+		/* an MPI without Fortran has none of its types */
+		if (MPI_Type_size(work.type, &work.size) != MPI_SUCCESS)
+			continue;
 		for (size_t k = 0; k < FT_COUNT(ops); k++) {
-			work.type = types[i].type;
 			work.op = ops[k].op;
 			snprintf(work.what, sizeof(work.what), "%s of %s", ops[k].name,
 				 types[i].name);

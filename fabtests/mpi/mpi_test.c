@@ -111,7 +111,7 @@ static bool suits(const struct mpi_test *test, struct mpi_run *run)
 
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Get_library_version(library, &len);
-	run->self_on_host = strstr(library, "MPICH");
+	run->mpich = strstr(library, "MPICH");
 	if (!is_wanted(test, library)) {
 		if (!rank)
 			ft_skip("it wants %s, and this is %.20s", test->wants[0], library);
@@ -169,7 +169,7 @@ void mpi_msg_init(struct mpi_run *run, struct mpi_msg *msg, int src, int dst, in
 		.key = ft_random(&run->random),
 		.req = MPI_REQUEST_NULL,
 	};
-	if (src == dst && run->self_on_host)
+	if (src == dst && run->mpich)
 		msg->from = msg->to = 0;
 }
 

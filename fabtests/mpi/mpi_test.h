@@ -29,12 +29,12 @@ struct mpi_pool {
  * @random:	state of ft_random(), the same on all ranks: every rank draws every number
  * @taken:	slots so far; moves them to ever different places
  * @threads:	what the MPI allows of what the program asked for
- * @self_on_host: the CPU copies what a rank sends to itself, as MPICH has it
+ * @mpich:	the MPI is that one: for example, its CPU copies what a rank sends to itself
  */
 struct mpi_run {
 	struct ft_opts opts;
 	int rank, ranks, threads;
-	bool self_on_host;
+	bool mpich;
 	struct mpi_pool pool[MPI_TEST_KINDS];
 	size_t kinds;
 	uint64_t random, taken;

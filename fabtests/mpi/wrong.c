@@ -233,12 +233,14 @@ static int longer_than_memory(struct mpi_run *run)
 	return 0;
 }
 
-/* A program that lacks lists is told so by MPI. */
+/* A program that lacks lists is told so by MPI, unless that reads them. */
 static int no_lists(struct mpi_run *run)
 {
 	char *addr = run->pool[1].buf.addr;
 	const int one = 1;
 
+	if (run->mpich)
+		return 0;
 	mpi_stage(run, "no lists");
 	FT_CHECK(MPI_Alltoallv(addr, NULL, NULL, MPI_INT, addr, NULL, NULL, MPI_INT,
 			       MPI_COMM_SELF) != MPI_SUCCESS,
@@ -261,7 +263,8 @@ static int not_looked_at(struct mpi_run *run)
 	MPI_Win win;
 
 	mpi_stage(run, "buffers that nobody looks at");
-	MPI_Exscan(&number, NULL, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF);
+	/* not NULL, which MPICH refuses */
+	MPI_Exscan(&number, (void *) sizeof number, 1, MPI_INT, MPI_SUM, MPI_COMM_SELF);
 	MPI_Send(NULL, 0, MPI_INT, MPI_PROC_NULL, TAG, MPI_COMM_SELF);
 	memory = mpi_window(sizeof number, &win);
 	if (!memory)
