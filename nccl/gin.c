@@ -605,10 +605,12 @@ static int gin_keys_exchange(struct gin_coll *coll, struct gin_key *keys, void *
 		};
 		fabric_op_post(coll->port, &at++->op);
 	}
-	for (fabric_progress(coll->port); left; fabric_progress(coll->port)) {
+	fabric_progress(coll->port);
+	while (left) {
 		gin_unlock(coll);
 		sched_yield();
 		gin_lock(coll);
+		fabric_progress(coll->port);
 	}
 	gin_unlock(coll);
 	free(said);

@@ -344,12 +344,14 @@ static bool meets_whole(const struct kill_side *s, const struct kill_op *op)
 
 /*
  * The core may be fetching a message that travels whole when its sender stops for good: then it has the receive,
- * and does not give it back. Short messages arrive at once; with the hook all others travel whole.
+ * and does not give it back. Short messages arrive at once; with the hook all others travel whole, and those to a buffer
+ * for many always do.
  */
 static bool may_be_fetched(const struct kill_side *s, const struct kill_op *op)
 {
-	const bool whole = op->part->kind == KILL_RECV && op->part->len > SHORT &&
-			   !(s->plan->device[s->peer] && ft_is_p2p(&s->ctx));
+	const bool pieces = s->plan->device[s->peer] && ft_is_p2p(&s->ctx);
+	const bool whole = op->part->len > SHORT && (op->part->kind == KILL_MULTI ||
+						     (op->part->kind == KILL_RECV && !pieces));
 
 	return s->plan->fate == KILL_STOP && (whole || may_come_whole(s, op));
 }
