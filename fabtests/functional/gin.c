@@ -728,7 +728,9 @@ static int puts_by_all(struct world *w, void *plugin)
 		return 0;
 	FT_TRY(many_ends(w));
 	FT_TRY(puts_of(w));
-	FT_TRY(broken(w));
+	/* shm of 2.1 never ends a write to a region that is gone */
+	if (!strstr(w->proc->opts.prov, "shm"))
+		FT_TRY(broken(w));
 	w->v11 = NULL;
 	w->rma = dlsym(plugin, "ncclRmaPlugin_v14");
 	FT_CHECK(w->rma, "no puts with weak signals");
