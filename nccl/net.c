@@ -35,7 +35,7 @@ struct net_comm {
 	fi_addr_t peer;
 };
 
-/** struct net_req - a message. @ended: libfabric has done with it */
+/** struct net_req - a message, until NCCL has heard of its end. @ended: libfabric has done with it */
 struct net_req {
 	struct fabric_op op;
 	struct net_comm *comm;
@@ -226,7 +226,7 @@ static int net_dereg_mr(void *comm, void *mr)
 
 	pthread_mutex_lock(&net.port.lock);
 	LIST_FOREACH(req, &net.reqs, entry)
-		if (req->mr == mr)
+		if (req->mr == mr && !req->ended)
 			fi_cancel(&net.port.ep->fid, &req->op.context);
 	fabric_progress(&net.port);
 	pthread_mutex_unlock(&net.port.lock);
@@ -251,10 +251,7 @@ static ssize_t net_req_begin(struct net_req *req)
 
 static void net_req_done(struct fabric_op *op)
 {
-	struct net_req *req = (struct net_req *) op;
-
-	LIST_REMOVE(req, entry);
-	req->ended = true;
+	((struct net_req *) op)->ended = true;
 }
 
 /*
@@ -320,6 +317,8 @@ static int net_test(void *request, int *done, int *sizes)
 	if (!req->ended)
 		fabric_progress(port);
 	*done = req->ended;
+	if (*done)
+		LIST_REMOVE(req, entry);
 	pthread_mutex_unlock(&port->lock);
 	if (!*done)
 		return NCCL_SUCCESS;
