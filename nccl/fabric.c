@@ -181,6 +181,20 @@ bool fabric_reaches(void)
 	return (fabric.info->caps & FABRIC_REMOTE) == FABRIC_REMOTE;
 }
 
+struct nccl_props fabric_props(int type, int version)
+{
+	return (struct nccl_props){
+		.name = "p2p",
+		.memory = NCCL_HOST | NCCL_CUDA,
+		.speed = 100000,
+		.port = 1,
+		.comms_max = 65536,
+		.recvs_max = 1,
+		.device_type = type,
+		.device_version = version,
+	};
+}
+
 /* ---- ports ---- */
 
 static int fabric_port_bind(struct fabric_port *port)
@@ -268,7 +282,6 @@ static bool fabric_op_try(struct fabric_op *op)
 
 void fabric_op_post(struct fabric_port *port, struct fabric_op *op)
 {
-	op->port = port;
 	if (!STAILQ_EMPTY(&port->stalled) || !fabric_op_try(op))
 		STAILQ_INSERT_TAIL(&port->stalled, op, entry);
 }
@@ -297,7 +310,7 @@ void fabric_progress(struct fabric_port *port)
 			fabric_op_end(entries[i].op_context, 0, entries[i].len);
 	} while (ret == FABRIC_BATCH || (ret == -FI_EAVAIL && fabric_read_error(port)));
 	while ((op = STAILQ_FIRST(&port->stalled))) {
-		/* what it leads to may be put last */
+		/* its end may lead to others, which are put last */
 		STAILQ_REMOVE_HEAD(&port->stalled, entry);
 		if (fabric_op_try(op))
 			continue;

@@ -47,7 +47,6 @@ struct fabric_port {
  */
 struct fabric_op {
 	struct fi_context2 context;
-	struct fabric_port *port;
 	ssize_t (*begin)(struct fabric_op *op);
 	void (*done)(struct fabric_op *op);
 	int err;
@@ -77,7 +76,10 @@ const struct fi_info *fabric_info(void);
 /** fabric_reaches() - can remote memory and signals be had? */
 bool fabric_reaches(void);
 
-/** fabric_log() - tells NCCL's log. @logger: what NCCL has given to init() */
+/** fabric_props() - what NCCL is told of the device, whose kernels' requests go as @type and @version say */
+struct nccl_props fabric_props(int type, int version);
+
+/** fabric_logger() - what is said goes to @logger, which NCCL has given to init() */
 void fabric_logger(nccl_logger logger);
 #define fabric_warn(...)                                                                       \
 	fabric_say(NCCL_LOG_WARN, __FILE__, __LINE__, "libnccl-gin-p2p: " __VA_ARGS__)

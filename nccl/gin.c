@@ -40,7 +40,7 @@ struct gin_mr {
 /**
  * struct gin_req - a request.
  * @lane:	what it has its order in
- * @to:		the other end's address there
+ * @near, @far:	where the bytes are here, and at @rank
  * @moves:	bytes are to be moved, and have not been yet
  * @value:	of its signal, which is to be added to the word at @word; @signals: it is, and has not been yet
  * @strong:	after all that is before it in @lane
@@ -225,8 +225,9 @@ static int gin_batch_open(struct gin_coll *coll)
 	return 0;
 }
 
-/* A request in its order, or NULL [locked] */
-static struct gin_req *gin_req_new(struct gin_ctx *ctx, int context, uint32_t rank)
+/* A request as @asked for, in its order; or NULL [locked] */
+static struct gin_req *gin_req_new(struct gin_ctx *ctx, int context,
+				   const struct gin_req *asked)
 {
 	struct gin_coll *coll = ctx->coll;
 	struct gin_req *req;
@@ -237,12 +238,10 @@ static struct gin_req *gin_req_new(struct gin_ctx *ctx, int context, uint32_t ra
 	req = STAILQ_FIRST(&coll->free);
 	STAILQ_REMOVE_HEAD(&coll->free, free);
 	desc = req->value_desc;
-	*req = (struct gin_req){
-		.coll = coll,
-		.lane = &ctx->lanes[(uint32_t) context * coll->nranks + rank],
-		.rank = rank,
-		.value_desc = desc,
-	};
+	*req = *asked;
+	req->coll = coll;
+	req->lane = &ctx->lanes[(uint32_t) context * coll->nranks + asked->rank];
+	req->value_desc = desc;
 	TAILQ_INSERT_TAIL(&req->lane->reqs, req, entry);
 	return req;
 }
@@ -278,7 +277,6 @@ static ssize_t gin_signal_begin(struct fabric_op *op)
 }
 
 static void gin_signal_done(struct fabric_op *op);
-static void gin_lane_move(struct gin_lane *lane);
 
 /*
  * Goes on with a request whose bytes have been moved: a signal begins once nothing is before it that it tells of. An
@@ -292,7 +290,7 @@ static bool gin_req_move(struct gin_req *req)
 		return false;
 	if (req->strong && !first)
 		return false;
-	/* what was before it may have failed */
+	/* a request before it may have failed */
 	if (req->strong && !req->err && gin_failed(req->coll))
 		req->err = FI_ECANCELED;
 	if (!req->signals || req->err) {
@@ -306,7 +304,7 @@ static bool gin_req_move(struct gin_req *req)
 	return false;
 }
 
-/* What has waited for a request that has ended: flushes and strong signals */
+/* A request has ended: flushes and strong signals behind it go on. */
 static void gin_lane_move(struct gin_lane *lane)
 {
 	struct gin_req *first;
@@ -388,17 +386,8 @@ static int gin_move(struct gin_ctx *ctx, int context, const struct gin_req *aske
 		return NCCL_INVALID_ARGUMENT;
 	}
 	gin_lock(coll);
-	req = gin_req_new(ctx, context, asked->rank);
+	req = gin_req_new(ctx, context, asked);
 	if (req) {
-		req->reads = asked->reads;
-		req->moves = asked->moves;
-		req->signals = asked->signals;
-		req->strong = asked->strong;
-		req->near = asked->near;
-		req->far = asked->far;
-		req->size = asked->size;
-		req->word = asked->word;
-		req->value = asked->value;
 		req->op.begin = gin_bytes_begin;
 		req->op.done = gin_bytes_done;
 		if (req->moves)
@@ -500,7 +489,7 @@ int gin_ctx_open(struct gin_coll *coll, int count, struct gin_ctx **made)
 	return NCCL_SUCCESS;
 }
 
-/* What is under way is in the lanes still: then they stay until the communicator is closed */
+/* Lanes with requests under way stay until the communicator is closed. */
 void gin_ctx_close(struct gin_ctx *ctx)
 {
 	const size_t lanes = (size_t) ctx->count * ctx->coll->nranks;
@@ -532,7 +521,9 @@ int gin_coll_close(struct gin_coll *coll)
 	}
 	/* regions may be the endpoint's, which may use requests until it is closed */
 	SLIST_FOREACH(batch, &coll->batches, entry)
-	fabric_mr_close(&batch->mr);
+	{
+		fabric_mr_close(&batch->mr);
+	}
 	gin_listen_close(coll->listener);
 	while ((batch = SLIST_FIRST(&coll->batches))) {
 		SLIST_REMOVE_HEAD(&coll->batches, entry);
@@ -643,14 +634,14 @@ int gin_mr_open(struct gin_coll *coll, void *data, size_t size, int type, struct
 		ret = mr->keys[i].err;
 	fabric_mr_close(&local);
 	if (ret) {
-		gin_mr_close(coll, mr);
+		gin_mr_close(mr);
 		return fabric_failed(ret, "registering memory on all ranks");
 	}
 	*made = mr;
 	return NCCL_SUCCESS;
 }
 
-int gin_mr_close(struct gin_coll *coll, struct gin_mr *mr)
+int gin_mr_close(struct gin_mr *mr)
 {
 	fabric_mr_close(&mr->mr);
 	free(mr);

@@ -45,14 +45,7 @@ static int api_devices(int *count)
 static int api_properties_v11(int dev, struct nccl_props_v11 *props)
 {
 	*props = (struct nccl_props_v11){
-		.name = "p2p",
-		.memory = NCCL_HOST | NCCL_CUDA,
-		.speed = 100000,
-		.port = 1,
-		.comms_max = 65536,
-		.recvs_max = 1,
-		.device_type = NCCL_DEVICE_PROXY,
-		.device_version = NCCL_DEVICE_PROXY_VERSION,
+		.device = fabric_props(NCCL_DEVICE_PROXY, NCCL_DEVICE_PROXY_VERSION),
 		.parts = {.count = 1},
 		.p2p_max = fabric_info()->ep_attr->max_msg_size,
 		.coll_max = fabric_info()->ep_attr->max_msg_size,
@@ -64,14 +57,7 @@ static int api_properties_v11(int dev, struct nccl_props_v11 *props)
 static int api_properties_v12(int dev, struct nccl_props_v12 *props)
 {
 	*props = (struct nccl_props_v12){
-		.name = "p2p",
-		.memory = NCCL_HOST | NCCL_CUDA,
-		.speed = 100000,
-		.port = 1,
-		.comms_max = 65536,
-		.recvs_max = 1,
-		.device_type = NCCL_DEVICE_PROXY,
-		.device_version = NCCL_DEVICE_PROXY_VERSION,
+		.device = fabric_props(NCCL_DEVICE_PROXY, NCCL_DEVICE_PROXY_VERSION),
 		.parts = {.count = 1},
 		.p2p_max = fabric_info()->ep_attr->max_msg_size,
 		.coll_max = fabric_info()->ep_attr->max_msg_size,
@@ -135,7 +121,7 @@ static int api_reg_mr_dmabuf(void *coll, void *data, size_t size, int type, uint
 
 static int api_dereg_mr(void *coll, void *mr)
 {
-	return gin_mr_close(coll, mr);
+	return gin_mr_close(mr);
 }
 
 static int api_iput(void *rma_ctx, int context, uint64_t src_off, void *src_mr, size_t size,
@@ -311,11 +297,6 @@ static int api_reg_mr_v11(void *coll, void *data, size_t size, int type, uint64_
 	return api_reg_mr_v13(gin_ctx_coll(coll), data, size, type, flags, mr, gin_mr);
 }
 
-static int api_dereg_mr_v11(void *coll, void *mr)
-{
-	return gin_mr_close(gin_ctx_coll(coll), mr);
-}
-
 static int api_iput_v11(void *coll, uint64_t src_off, void *src_mr, size_t size,
 			uint64_t dst_off, void *dst_mr, uint32_t rank, void **req)
 {
@@ -340,7 +321,7 @@ NCCL_EXPORT const struct nccl_gin_v11 ncclGinPlugin_v11 = {
 	.connect = api_connect_v11,
 	.reg_mr = api_reg_mr_v11,
 	.reg_mr_dmabuf = api_reg_mr_dmabuf_v13,
-	.dereg_mr = api_dereg_mr_v11,
+	.dereg_mr = api_dereg_mr,
 	.close_coll = api_close_coll_v11,
 	.close_listen = gin_listen_close,
 	.iput = api_iput_v11,

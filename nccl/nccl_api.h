@@ -49,8 +49,8 @@ enum nccl_result {
 typedef void (*nccl_logger)(int level, unsigned long flags, const char *file, int line,
 			    const char *format, ...);
 
-/** struct nccl_props_v11 - what a device is like (ncclNetProperties_v11_t) */
-struct nccl_props_v11 {
+/** struct nccl_props - what a device is like: the part that all versions have */
+struct nccl_props {
 	char *name;
 	char *pci_path;
 	uint64_t guid;
@@ -64,6 +64,11 @@ struct nccl_props_v11 {
 	int recvs_max;
 	int device_type;
 	int device_version;
+};
+
+/** struct nccl_props_v11 - what a device is like (ncclNetProperties_v11_t) */
+struct nccl_props_v11 {
+	struct nccl_props device;
 	struct {
 		int count;
 		int devs[4];
@@ -75,19 +80,7 @@ struct nccl_props_v11 {
 
 /** struct nccl_props_v12 - the same of NCCL 2.30 (ncclNetProperties_v12_t) */
 struct nccl_props_v12 {
-	char *name;
-	char *pci_path;
-	uint64_t guid;
-	int memory;
-	int global_regions;
-	int force_flush;
-	int speed;
-	int port;
-	float latency;
-	int comms_max;
-	int recvs_max;
-	int device_type;
-	int device_version;
+	struct nccl_props device;
 	struct {
 		int count;
 		int devs[8];

@@ -121,13 +121,7 @@ static int net_properties(int dev, struct nccl_props_v11 *props)
 	const size_t most = fabric_info()->ep_attr->max_msg_size;
 
 	*props = (struct nccl_props_v11){
-		.name = "p2p",
-		.memory = NCCL_HOST | NCCL_CUDA,
-		.speed = 100000,
-		.port = 1,
-		.comms_max = 65536,
-		.recvs_max = 1,
-		.device_type = NCCL_DEVICE_HOST,
+		.device = fabric_props(NCCL_DEVICE_HOST, 0),
 		.parts = {.count = 1},
 		.p2p_max = most < (size_t) 1 << 40 ? most : (size_t) 1 << 40,
 		.coll_max = most < (size_t) 1 << 40 ? most : (size_t) 1 << 40,

@@ -278,7 +278,7 @@ static int messages(struct world *w)
 	FT_TRY(check(w->net->init(&ctx, 1, NULL, say, NULL), "init of messages"));
 	FT_TRY(check(w->net->devices(&devices), "devices"));
 	FT_TRY(check(w->net->get_properties(0, &props), "properties"));
-	FT_CHECK(devices == 1 && props.memory == (NCCL_HOST | NCCL_CUDA),
+	FT_CHECK(devices == 1 && props.device.memory == (NCCL_HOST | NCCL_CUDA),
 		 "one device for both");
 	FT_TRY(check(w->net->listen(ctx, 0, handles[me], &listens), "listen"));
 	FT_TRY(exchange(w, handles));
