@@ -181,7 +181,7 @@ bool fabric_reaches(void)
 	return (fabric.info->caps & FABRIC_REMOTE) == FABRIC_REMOTE;
 }
 
-struct nccl_props fabric_props(int type, int version)
+struct nccl_props fabric_props(int type, int version, int batch)
 {
 	return (struct nccl_props){
 		.name = "p2p",
@@ -189,7 +189,7 @@ struct nccl_props fabric_props(int type, int version)
 		.speed = 100000,
 		.port = 1,
 		.comms_max = 65536,
-		.recvs_max = 1,
+		.recvs_max = batch,
 		.device_type = type,
 		.device_version = version,
 	};
@@ -304,6 +304,7 @@ void fabric_progress(struct fabric_port *port)
 	struct fabric_op *op;
 	ssize_t ret;
 
+	port->turns++;
 	do {
 		ret = fi_cq_read(port->cq, entries, FABRIC_BATCH);
 		for (ssize_t i = 0; i < ret; i++)

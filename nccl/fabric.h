@@ -31,6 +31,7 @@ struct fabric_name {
 /**
  * struct fabric_port - an endpoint.
  * @stalled:	operations for which libfabric has no room now, in their order [locked]
+ * @turns:	how often fabric_progress() was called [locked]
  */
 struct fabric_port {
 	pthread_mutex_t lock;
@@ -38,6 +39,7 @@ struct fabric_port {
 	struct fid_cq *cq;
 	struct fid_av *av;
 	STAILQ_HEAD(, fabric_op) stalled;
+	unsigned int turns;
 };
 
 /**
@@ -76,8 +78,12 @@ const struct fi_info *fabric_info(void);
 /** fabric_reaches() - can remote memory and signals be had? */
 bool fabric_reaches(void);
 
-/** fabric_props() - what NCCL is told of the device, whose kernels' requests go as @type and @version say */
-struct nccl_props fabric_props(int type, int version);
+/**
+ * fabric_props() - what NCCL is told of the device.
+ * @type, @version:	how requests of its kernels go
+ * @batch:	how many receives are asked for in one call; NCCL has 32 times as many requests of kernels under way
+ */
+struct nccl_props fabric_props(int type, int version, int batch);
 
 /** fabric_logger() - what is said goes to @logger, which NCCL has given to init() */
 void fabric_logger(nccl_logger logger);

@@ -37,15 +37,21 @@ struct gin_mr {
 	struct gin_key keys[];
 };
 
+/* Signals under way in a lane. Behind them, those for the same word become one. */
+#define GIN_SIGNALS 4
+
+struct gin_req;
+
 /**
  * struct gin_req - a request.
  * @lane:	what it has its order in
  * @near, @far:	where the bytes are here, and at @rank
  * @moves:	bytes are to be moved, and have not been yet
- * @value:	of its signal, which is to be added to the word at @word; @signals: it is, and has not been yet
- * @strong:	after all that is before it in @lane
- * @begun:	its signal has begun
- * @reported:	it has ended, and is in no lane any more
+ * @value:	of its signal, which is to be added to the word at @word, if it @signals
+ * @strong:	after all bytes that are before it in @lane
+ * @added:	requests whose signals this one's has taken along
+ * @reported:	it has ended
+ * @looked:	the turn of its port when it was tested last
  */
 struct gin_req {
 	struct fabric_op op;
@@ -56,8 +62,8 @@ struct gin_req {
 	bool moves;
 	bool signals;
 	bool strong;
-	bool begun;
 	bool reported;
+	unsigned int looked;
 	int err;
 	struct gin_place near;
 	struct gin_place far;
@@ -66,12 +72,20 @@ struct gin_req {
 	uint64_t value;
 	void *value_desc;
 	TAILQ_ENTRY(gin_req) entry;
+	STAILQ_HEAD(, gin_req) added;
 	STAILQ_ENTRY(gin_req) free;
 };
 
-/** struct gin_lane - what is under way with a rank in a context, in its order */
+/**
+ * struct gin_lane - what is under way with a rank in a context.
+ * @reqs:	in their order, those whose bytes move, or that wait for others' bytes
+ * @held:	signals that wait until fewer are under way
+ * @signals:	how many are
+ */
 struct gin_lane {
-	TAILQ_HEAD(, gin_req) reqs;
+	TAILQ_HEAD(gin_reqs, gin_req) reqs;
+	struct gin_reqs held;
+	unsigned int signals;
 };
 
 struct gin_batch {
@@ -242,13 +256,13 @@ static struct gin_req *gin_req_new(struct gin_ctx *ctx, int context,
 	req->coll = coll;
 	req->lane = &ctx->lanes[(uint32_t) context * coll->nranks + asked->rank];
 	req->value_desc = desc;
+	req->looked = coll->port->turns;
 	TAILQ_INSERT_TAIL(&req->lane->reqs, req, entry);
 	return req;
 }
 
 static void gin_req_end(struct gin_req *req)
 {
-	TAILQ_REMOVE(&req->lane->reqs, req, entry);
 	req->reported = true;
 	if (fabric_failed(req->err, "a put, get or signal"))
 		__atomic_store_n(&req->coll->failed, true, __ATOMIC_RELAXED);
@@ -276,51 +290,82 @@ static ssize_t gin_signal_begin(struct fabric_op *op)
 	return fi_atomicmsg(req->coll->port->ep, &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION);
 }
 
-static void gin_signal_done(struct fabric_op *op);
+static void gin_lane_move(struct gin_lane *lane);
 
-/*
- * Goes on with a request whose bytes have been moved: a signal begins once nothing is before it that it tells of. An
- * error ends it. True: it has ended
- */
-static bool gin_req_move(struct gin_req *req)
+static void gin_signal_done(struct fabric_op *op)
 {
-	const bool first = req == TAILQ_FIRST(&req->lane->reqs);
+	struct gin_req *req = (struct gin_req *) op, *added;
+	struct gin_lane *lane = req->lane;
 
-	if (req->moves || (req->begun && req->signals))
-		return false;
-	if (req->strong && !first)
-		return false;
+	STAILQ_FOREACH(added, &req->added, free) {
+		added->err = op->err;
+		gin_req_end(added);
+	}
+	req->err = op->err;
+	gin_req_end(req);
+	lane->signals--;
+	gin_lane_move(lane);
+}
+
+/* Begins the first signal that is held, with all that are held for its word */
+static void gin_lane_signal(struct gin_lane *lane)
+{
+	struct gin_req *first = TAILQ_FIRST(&lane->held), *at, *next;
+
+	STAILQ_INIT(&first->added);
+	for (at = TAILQ_NEXT(first, entry); at; at = next) {
+		next = TAILQ_NEXT(at, entry);
+		if (at->word.mr != first->word.mr || at->word.off != first->word.off)
+			continue;
+		first->value += at->value;
+		TAILQ_REMOVE(&lane->held, at, entry);
+		STAILQ_INSERT_TAIL(&first->added, at, free);
+	}
+	TAILQ_REMOVE(&lane->held, first, entry);
+	lane->signals++;
+	first->op.begin = gin_signal_begin;
+	first->op.done = gin_signal_done;
+	fabric_op_post(first->coll->port, &first->op);
+}
+
+/* A request whose bytes have been moved, and all that it tells of, leaves its order: it ends, or its signal is next. */
+static void gin_req_leave(struct gin_req *req)
+{
+	TAILQ_REMOVE(&req->lane->reqs, req, entry);
 	/* a request before it may have failed */
 	if (req->strong && !req->err && gin_failed(req->coll))
 		req->err = FI_ECANCELED;
-	if (!req->signals || req->err) {
+	if (!req->signals || req->err)
 		gin_req_end(req);
-		return true;
-	}
-	req->begun = true;
-	req->op.begin = gin_signal_begin;
-	req->op.done = gin_signal_done;
-	fabric_op_post(req->coll->port, &req->op);
-	return false;
+	else
+		TAILQ_INSERT_TAIL(&req->lane->held, req, entry);
 }
 
-/* A request has ended: flushes and strong signals behind it go on. */
+static bool gin_lane_signals(const struct gin_lane *lane)
+{
+	return lane->signals || !TAILQ_EMPTY(&lane->held);
+}
+
+/* Requests leave that waited for others: a flush for all that is before it, strong signals for bytes alone. */
 static void gin_lane_move(struct gin_lane *lane)
 {
 	struct gin_req *first;
 
-	while ((first = TAILQ_FIRST(&lane->reqs)) && gin_req_move(first))
-		;
+	while ((first = TAILQ_FIRST(&lane->reqs)) && !first->moves &&
+	       (first->signals || !gin_lane_signals(lane)))
+		gin_req_leave(first);
+	while (lane->signals < GIN_SIGNALS && !TAILQ_EMPTY(&lane->held))
+		gin_lane_signal(lane);
 }
 
-static void gin_signal_done(struct fabric_op *op)
+/* No bytes are left to move. */
+static void gin_req_moved(struct gin_req *req)
 {
-	struct gin_req *req = (struct gin_req *) op;
 	struct gin_lane *lane = req->lane;
 
-	req->err = op->err;
-	req->signals = false;
-	gin_req_end(req);
+	req->moves = false;
+	if (!req->strong)
+		gin_req_leave(req);
 	gin_lane_move(lane);
 }
 
@@ -351,12 +396,9 @@ static ssize_t gin_bytes_begin(struct fabric_op *op)
 static void gin_bytes_done(struct fabric_op *op)
 {
 	struct gin_req *req = (struct gin_req *) op;
-	struct gin_lane *lane = req->lane;
 
 	req->err = op->err;
-	req->moves = false;
-	if (gin_req_move(req))
-		gin_lane_move(lane);
+	gin_req_moved(req);
 }
 
 /* Is that in the region, here and at @rank? */
@@ -393,7 +435,7 @@ static int gin_move(struct gin_ctx *ctx, int context, const struct gin_req *aske
 		if (req->moves)
 			fabric_op_post(coll->port, &req->op);
 		else
-			gin_req_move(req);
+			gin_req_moved(req);
 	}
 	gin_unlock(coll);
 	*made = req;
@@ -441,14 +483,16 @@ int gin_flush(struct gin_ctx *ctx, int context, uint32_t rank, struct gin_req **
 	return gin_move(ctx, context, &asked, req);
 }
 
+/* NCCL tests all requests before it asks for one more: one turn has to do for all of them. */
 int gin_test(struct gin_req *req, int *done)
 {
 	struct gin_coll *coll = req->coll;
 	int ret;
 
 	gin_lock(coll);
-	if (!req->reported)
+	if (!req->reported && req->looked == coll->port->turns)
 		fabric_progress(coll->port);
+	req->looked = coll->port->turns;
 	ret = req->reported && req->err ? NCCL_SYSTEM_ERROR : NCCL_SUCCESS;
 	*done = req->reported && !req->err;
 	if (*done)
@@ -482,8 +526,10 @@ int gin_ctx_open(struct gin_coll *coll, int count, struct gin_ctx **made)
 		return count > 0 ? NCCL_SYSTEM_ERROR : NCCL_INVALID_ARGUMENT;
 	ctx->coll = coll;
 	ctx->count = count;
-	for (size_t i = 0; i < lanes; i++)
+	for (size_t i = 0; i < lanes; i++) {
 		TAILQ_INIT(&ctx->lanes[i].reqs);
+		TAILQ_INIT(&ctx->lanes[i].held);
+	}
 	LIST_INSERT_HEAD(&coll->ctxs, ctx, entry);
 	*made = ctx;
 	return NCCL_SUCCESS;
@@ -496,7 +542,8 @@ void gin_ctx_close(struct gin_ctx *ctx)
 	size_t empty = 0;
 
 	gin_lock(ctx->coll);
-	while (empty < lanes && TAILQ_EMPTY(&ctx->lanes[empty].reqs))
+	while (empty < lanes && TAILQ_EMPTY(&ctx->lanes[empty].reqs) &&
+	       !gin_lane_signals(&ctx->lanes[empty]))
 		empty++;
 	gin_unlock(ctx->coll);
 	if (empty < lanes)

@@ -7,6 +7,9 @@
 
 #include "gin.h"
 
+/* 256 requests may be under way with each rank in a context. */
+#define API_BATCH 8
+
 /*
  * What init() returns to finalize(). NCCL 2.28 finalizes every communicator, and has called init() for the first alone: the
  * others have no context.
@@ -45,7 +48,7 @@ static int api_devices(int *count)
 static int api_properties_v11(int dev, struct nccl_props_v11 *props)
 {
 	*props = (struct nccl_props_v11){
-		.device = fabric_props(NCCL_DEVICE_PROXY, NCCL_DEVICE_PROXY_VERSION),
+		.device = fabric_props(NCCL_DEVICE_PROXY, NCCL_DEVICE_PROXY_VERSION, API_BATCH),
 		.parts = {.count = 1},
 		.p2p_max = fabric_info()->ep_attr->max_msg_size,
 		.coll_max = fabric_info()->ep_attr->max_msg_size,
@@ -57,7 +60,7 @@ static int api_properties_v11(int dev, struct nccl_props_v11 *props)
 static int api_properties_v12(int dev, struct nccl_props_v12 *props)
 {
 	*props = (struct nccl_props_v12){
-		.device = fabric_props(NCCL_DEVICE_PROXY, NCCL_DEVICE_PROXY_VERSION),
+		.device = fabric_props(NCCL_DEVICE_PROXY, NCCL_DEVICE_PROXY_VERSION, API_BATCH),
 		.parts = {.count = 1},
 		.p2p_max = fabric_info()->ep_attr->max_msg_size,
 		.coll_max = fabric_info()->ep_attr->max_msg_size,

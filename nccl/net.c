@@ -121,7 +121,7 @@ static int net_properties(int dev, struct nccl_props_v11 *props)
 	const size_t most = fabric_info()->ep_attr->max_msg_size;
 
 	*props = (struct nccl_props_v11){
-		.device = fabric_props(NCCL_DEVICE_HOST, 0),
+		.device = fabric_props(NCCL_DEVICE_HOST, 0, 1),
 		.parts = {.count = 1},
 		.p2p_max = most < (size_t) 1 << 40 ? most : (size_t) 1 << 40,
 		.coll_max = most < (size_t) 1 << 40 ? most : (size_t) 1 << 40,
