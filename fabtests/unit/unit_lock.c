@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* Unit tests of lock.h: the assertion ends a process whose caller does not hold the lock. */
+/*
+ * Unit tests of lock.h: the assertion ends a process whose caller does not hold the lock; who looks again and again lets
+ * others go first.
+ */
 #include "unit.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -86,11 +90,52 @@ static void test_not_shared(void **state)
 	check(false);
 }
 
+struct waiter {
+	struct p2p_lock *lock;
+	bool had;
+};
+
+static void *wait_once(void *arg)
+{
+	struct waiter *waiter = arg;
+
+	p2p_lock_take(waiter->lock);
+	waiter->had = true;
+	p2p_lock_drop(waiter->lock);
+	return NULL;
+}
+
+static void test_poll(void **state)
+{
+	struct p2p_lock lock;
+	struct waiter waiter = {.lock = &lock};
+	pthread_t thread;
+
+	p2p_lock_init(&lock, true);
+	assert_true(p2p_lock_poll(&lock));
+	assert_false(p2p_lock_poll(&lock));
+	assert_int_equal(pthread_create(&thread, NULL, wait_once, &waiter), 0);
+	while (!__atomic_load_n(&lock.wanted, __ATOMIC_RELAXED))
+		sched_yield();
+	p2p_lock_drop(&lock);
+	while (!p2p_lock_poll(&lock))
+		sched_yield();
+	assert_true(waiter.had);
+	p2p_lock_drop(&lock);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	p2p_lock_fini(&lock);
+	p2p_lock_init(&lock, false);
+	assert_true(p2p_lock_poll(&lock));
+	p2p_lock_drop(&lock);
+	p2p_lock_fini(&lock);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shared),
 		cmocka_unit_test(test_not_shared),
+		cmocka_unit_test(test_poll),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -14,6 +14,7 @@ struct p2p_lock {
 	pthread_mutex_t mutex;
 	bool shared; /* several threads may come, so the mutex is taken */
 	bool held;
+	unsigned int wanted; /* threads that wait for it */
 #ifndef NDEBUG
 	pthread_t owner; /* who holds it */
 #endif
@@ -24,6 +25,7 @@ static inline void p2p_lock_init(struct p2p_lock *lock, bool shared)
 	pthread_mutex_init(&lock->mutex, NULL);
 	lock->shared = shared;
 	lock->held = false;
+	lock->wanted = 0;
 }
 
 static inline void p2p_lock_fini(struct p2p_lock *lock)
@@ -34,8 +36,11 @@ static inline void p2p_lock_fini(struct p2p_lock *lock)
 /* Takes a domain's lock; without a mutex where the application has promised one thread. */
 static inline void p2p_lock_take(struct p2p_lock *lock)
 {
-	if (lock->shared)
+	if (lock->shared && pthread_mutex_trylock(&lock->mutex)) {
+		__atomic_add_fetch(&lock->wanted, 1, __ATOMIC_RELAXED);
 		pthread_mutex_lock(&lock->mutex);
+		__atomic_sub_fetch(&lock->wanted, 1, __ATOMIC_RELAXED);
+	}
 	assert(!lock->held);
 	lock->held = true;
 #ifndef NDEBUG
@@ -52,6 +57,18 @@ static inline bool p2p_lock_try(struct p2p_lock *lock)
 #ifndef NDEBUG
 	lock->owner = pthread_self();
 #endif
+	return true;
+}
+
+/*
+ * The same, unless a thread has it or waits for it; false then. For who looks again and again: a mutex is not fair, and such
+ * a thread would keep others from it.
+ */
+static inline bool p2p_lock_poll(struct p2p_lock *lock)
+{
+	if (lock->shared)
+		return !__atomic_load_n(&lock->wanted, __ATOMIC_RELAXED) && p2p_lock_try(lock);
+	p2p_lock_take(lock);
 	return true;
 }
 

@@ -60,7 +60,7 @@ static uint64_t cntr_read(struct fid_cntr *fid)
 {
 	struct p2p_cntr *cntr = cntr_of(&fid->fid);
 
-	xfer_progress(&cntr->domain->xfer);
+	xfer_progress_poll(&cntr->domain->xfer);
 	return cntr_value(cntr);
 }
 
@@ -68,7 +68,7 @@ static uint64_t cntr_readerr(struct fid_cntr *fid)
 {
 	struct p2p_cntr *cntr = cntr_of(&fid->fid);
 
-	xfer_progress(&cntr->domain->xfer);
+	xfer_progress_poll(&cntr->domain->xfer);
 	return cntr_errors(cntr);
 }
 

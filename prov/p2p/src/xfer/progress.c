@@ -148,9 +148,8 @@ bool xfer_cq_progress(struct xfer_cq *cq)
 	struct xfer *xfer = cq->xfer;
 	bool moved;
 
-	if (dev_lend(xfer_progress_lent, xfer))
+	if (dev_lend(xfer_progress_lent, xfer) || !p2p_lock_poll(&xfer->lock))
 		return true;
-	p2p_lock_take(&xfer->lock);
 	xfer->passing = true;
 	xfer_progress_copies(xfer);
 	if (!cq->count)
@@ -162,14 +161,25 @@ bool xfer_cq_progress(struct xfer_cq *cq)
 	return moved;
 }
 
+static void xfer_progress_drop(struct xfer *xfer)
+{
+	xfer_progress_locked(xfer);
+	p2p_lock_drop(&xfer->lock);
+	xfer_works_turn(xfer);
+}
+
 void xfer_progress(struct xfer *xfer)
 {
 	if (dev_lend(xfer_progress_lent, xfer))
 		return;
 	p2p_lock_take(&xfer->lock);
-	xfer_progress_locked(xfer);
-	p2p_lock_drop(&xfer->lock);
-	xfer_works_turn(xfer);
+	xfer_progress_drop(xfer);
+}
+
+void xfer_progress_poll(struct xfer *xfer)
+{
+	if (!dev_lend(xfer_progress_lent, xfer) && p2p_lock_poll(&xfer->lock))
+		xfer_progress_drop(xfer);
 }
 
 bool xfer_ep_overtakes(struct xfer_ep *ep, fi_addr_t addr)

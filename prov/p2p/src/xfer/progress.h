@@ -10,6 +10,9 @@
 /* Moves everything that can move: completions, copies, messages, and what waits for counters */
 void xfer_progress(struct xfer *xfer);
 
+/* The same, unless another thread has the domain's lock or waits for it: that one goes first */
+void xfer_progress_poll(struct xfer *xfer);
+
 /* The same [locked] */
 void xfer_progress_locked(struct xfer *xfer);
 
@@ -19,7 +22,7 @@ void xfer_progress_turn(struct xfer *xfer);
 /* The same, of copies alone: nothing is read from the core */
 void xfer_progress_copied(struct xfer *xfer);
 
-/* Makes a pass that ends as soon as there is a report in @cq. Did the core have anything? */
+/* Makes a pass that ends as soon as there is a report in @cq. Did the core, or may it, as another thread was first? */
 bool xfer_cq_progress(struct xfer_cq *cq);
 
 /*
