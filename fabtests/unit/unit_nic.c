@@ -15,6 +15,7 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
 
+#include "base/conf.h"
 #include "base/libfabric.h"
 #include "path/nic.h"
 
@@ -152,6 +153,24 @@ static void test_card(void **state)
 	assert_int_equal(fi_close(&nic->fid), 0);
 }
 
+/* NVSHMEM looks below /sys/class/infiniband for the name. */
+static void test_infiniband(void **state)
+{
+	struct fid_nic *nic;
+	char path[PATH_MAX];
+
+	conf.nic_name = CONF_NIC_INFINIBAND;
+	nic = nic_named("card0");
+	conf.nic_name = CONF_NIC_INTERFACE;
+	assert_non_null(nic);
+	assert_string_equal(nic->device_attr->name, "../net/card0");
+	make_folder("class/infiniband");
+	assert_true(snprintf(path, sizeof path, "%s/class/infiniband/%s/device", root,
+			     nic->device_attr->name) < PATH_MAX);
+	assert_int_equal(access(path, F_OK), 0);
+	fi_close(&nic->fid);
+}
+
 /* The function is above the device, and the vendor is the function's. A speed of -1 is not known. */
 static void test_below(void **state)
 {
@@ -238,9 +257,10 @@ static void test_text(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_card),   cmocka_unit_test(test_below),
-		cmocka_unit_test(test_no_pci), cmocka_unit_test(test_none),
-		cmocka_unit_test(test_dup),    cmocka_unit_test(test_text),
+		cmocka_unit_test(test_card),       cmocka_unit_test(test_below),
+		cmocka_unit_test(test_no_pci),     cmocka_unit_test(test_none),
+		cmocka_unit_test(test_dup),        cmocka_unit_test(test_text),
+		cmocka_unit_test(test_infiniband),
 	};
 	const struct unit unit = {
 		.tests = tests,

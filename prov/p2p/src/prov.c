@@ -137,15 +137,17 @@ static void prov_set_xpu_ctxs(struct fi_info *info)
 /*
  * Cores over sockets tell the interface, which is their domain, and not what is behind it. We do, where application or
  * user have named a provider. A program that takes any RDMA device, as NVSHMEM does, takes all infos that have a NIC,
- * and ends at one that is no RDMA device.
+ * and ends at one that is no RDMA device. False: an info that must not be offered, and @why
  */
-static void prov_set_nic(const struct fi_info *hints, struct fi_info *info)
+static bool prov_set_nic(const struct fi_info *hints, struct fi_info *info, const char **why)
 {
 	const char *name = hints && hints->fabric_attr ? hints->fabric_attr->prov_name : NULL;
 
 	name = name ? name : getenv("FI_PROVIDER");
-	if (!info->nic && name && *name != '^')
+	if (!info->nic && (conf.nic_name != CONF_NIC_INTERFACE || (name && *name != '^')))
 		info->nic = nic_of_interface(NIC_SYSFS, info->domain_attr->name);
+	*why = "the interface has no device, and FI_P2P_NIC_NAME wants one";
+	return info->nic || conf.nic_name == CONF_NIC_INTERFACE;
 }
 
 /* Turns the cores' answers into ours. Drops those that are of no use. */
@@ -161,9 +163,9 @@ static int prov_convert(const struct fi_info *hints, const char *core_name,
 	while ((info = *place)) {
 		why = "another provider was named";
 		if ((!exact || !strcasecmp(info->fabric_attr->prov_name, core_name)) &&
-		    info_from_core(hints, info, fi_version(), &why)) {
+		    info_from_core(hints, info, fi_version(), &why) &&
+		    prov_set_nic(hints, info, &why)) {
 			prov_set_xpu_ctxs(info);
-			prov_set_nic(hints, info);
 			place = &info->next;
 			continue;
 		}

@@ -20,6 +20,7 @@ struct conf conf = {
 	.pinned_size = 33554432,
 	.path = CONF_PATH_AUTO,
 	.pin = CONF_PIN_AUTO,
+	.nic_name = CONF_NIC_INTERFACE,
 	.map_size = 17179869184,
 	.map_count = 1024,
 	.inject_size = 1048576,
@@ -47,6 +48,7 @@ static const char *const conf_paths[] = {"auto", "peer", "ipc", "stage", NULL};
 static const char *const conf_apis[] = {"strict", "async", NULL};
 static const char *const conf_mpis[] = {"no", "yes", "report", NULL};
 static const char *const conf_stats[] = {"no", "yes", "json", NULL};
+static const char *const conf_nics[] = {"interface", "infiniband", NULL};
 static const char *const conf_pins[] = {"auto", "dmabuf", "peermem", "none", NULL};
 
 /*
@@ -86,6 +88,10 @@ static const struct conf_param {
 	{"p2p_pin", .choice = &conf.pin, .words = conf_pins,
 	 .help = "How NICs are given device memory: auto (dma-buf, then peer-mem), dmabuf, peermem "
 		 "(by its address, whatever kernel modules are loaded), or none (default: auto)"},
+	{"p2p_nic_name", .choice = &conf.nic_name, .words = conf_nics,
+	 .help = "How fi_info names the NIC behind a core that goes by TCP: interface (eth0), or infiniband (../net/eth0, "
+		 "so that NVSHMEM finds it below /sys/class/infiniband; interfaces without a device are left out) "
+		 "(default: interface)"},
 	{"p2p_map_size", .size = &conf.map_size, .min = 1 << 16, .max = (size_t) 1 << 50,
 	 .help = "Bytes of device memory that one domain keeps pinned for NICs, and as many of other "
 		 "processes' memory that it keeps open (default: 17179869184)"},

@@ -28,6 +28,9 @@ enum conf_pin {
 	CONF_PIN_NONE
 };
 
+/* How the NIC of a socket is called */
+enum conf_nic { CONF_NIC_INTERFACE, CONF_NIC_INFINIBAND /* as below /sys/class/infiniband */ };
+
 /* What is said to who permits no calls to CUDA on an endpoint */
 enum conf_api {
 	CONF_API_STRICT, /* that some are made */
@@ -57,6 +60,7 @@ struct conf {
 	size_t hello_timeout;   /* FI_P2P_HELLO_TIMEOUT [s] */
 	unsigned int path;      /* FI_P2P_PATH: enum conf_path */
 	unsigned int pin;       /* FI_P2P_PIN: enum conf_pin */
+	unsigned int nic_name;  /* FI_P2P_NIC_NAME: enum conf_nic */
 	size_t peer_timeout;    /* FI_P2P_PEER_TIMEOUT [s] */
 	unsigned int stats;     /* FI_P2P_STATS: enum conf_stats */
 	bool cuda;              /* FI_P2P_CUDA */

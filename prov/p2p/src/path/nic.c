@@ -13,6 +13,10 @@
 #include <rdma/fi_errno.h>
 
 #include "base/base.h"
+#include "base/conf.h"
+
+/* From /sys/class/infiniband to the interfaces */
+#define NIC_INFINIBAND "../net/"
 
 /**
  * struct nic - all that belongs to one struct fid_nic, in one piece of memory
@@ -25,7 +29,8 @@ struct nic {
 	struct fi_bus_attr bus;
 	struct fi_link_attr link;
 	struct {
-		char name[IFNAMSIZ], address[64], vendor[16], device[16], driver[64], type[16];
+		char name[sizeof NIC_INFINIBAND + IFNAMSIZ], address[64], vendor[16],
+			device[16], driver[64], type[16];
 	} room;
 };
 
@@ -223,7 +228,8 @@ struct fid_nic *nic_of_interface(const char *dir, const char *name)
 		return NULL;
 	nic->nic.fid.fclass = FI_CLASS_NIC;
 	nic->nic.fid.ops = &nic_ops;
-	strcpy(nic->room.name, name);
+	snprintf(nic->room.name, sizeof nic->room.name, "%s%s",
+		 conf.nic_name == CONF_NIC_INFINIBAND ? NIC_INFINIBAND : "", name);
 	nic_set_device(nic, device);
 	nic_set_link(nic, dir, name);
 	nic_link(nic);

@@ -12,8 +12,8 @@
 #define NIC_SYSFS "/sys"
 
 /*
- * What is known of the device of the interface @name, as sysfs at @dir tells. NULL if there is no such
- * interface, if it is virtual and has no device, or for want of memory.
+ * What is known of the device of the interface @name, as sysfs at @dir tells, by the name that FI_P2P_NIC_NAME wants. NULL
+ * if there is no such interface, if it is virtual and has no device, or for want of memory.
  *
  * NULL for Amazon's devices, too: where there are such, aws-ofi-nccl takes a name for that of an RDMA device, and ends
  * with an exception where there is no such device. Without a NIC it goes on.
