@@ -108,9 +108,21 @@ struct gin_listener {
 	unsigned int users;
 };
 
+/** struct gin_said - what a rank says of a region: one message */
+struct gin_said {
+	struct fabric_op op;
+	struct gin_coll *coll;
+	uint32_t rank;
+	bool sends;
+	uint64_t tag;
+	struct gin_key *key;
+	unsigned int *left;
+};
+
 /**
  * struct gin_coll - a communicator.
  * @regions:	how many were registered, by which ranks know each other's messages
+ * @keys, @said:	what ranks tell each other of a region: room that is there before any fails
  * @failed:	something has failed
  */
 struct gin_coll {
@@ -119,6 +131,9 @@ struct gin_coll {
 	uint32_t nranks;
 	uint32_t rank;
 	uint32_t regions;
+	struct gin_key *keys;
+	struct fabric_mr keys_mr;
+	struct gin_said *said;
 	bool failed;
 	LIST_HEAD(, gin_ctx) ctxs;
 	SLIST_HEAD(, gin_batch) batches;
@@ -191,6 +206,18 @@ static int gin_peers_insert(struct gin_coll *coll, void *handles[])
 	return NCCL_SUCCESS;
 }
 
+static int gin_said_open(struct gin_coll *coll)
+{
+	const size_t size = coll->nranks * sizeof *coll->keys;
+	int ret = -FI_ENOMEM;
+
+	coll->keys = calloc(1, size);
+	coll->said = calloc((size_t) coll->nranks * 2, sizeof *coll->said);
+	if (coll->keys && coll->said)
+		ret = fabric_mr_local(coll->port, coll->keys, size, &coll->keys_mr);
+	return fabric_failed(ret, "registering memory");
+}
+
 int gin_connect(void *handles[], int nranks, int rank, void *listens, struct gin_coll **made)
 {
 	struct gin_coll *coll;
@@ -208,14 +235,15 @@ int gin_connect(void *handles[], int nranks, int rank, void *listens, struct gin
 	LIST_INIT(&coll->ctxs);
 	SLIST_INIT(&coll->batches);
 	STAILQ_INIT(&coll->free);
-	ret = gin_peers_insert(coll, handles);
-	if (ret) {
-		free(coll);
-		return ret;
-	}
 	coll->listener->users++;
-	*made = coll;
-	return NCCL_SUCCESS;
+	ret = gin_said_open(coll);
+	if (!ret)
+		ret = gin_peers_insert(coll, handles);
+	if (ret)
+		gin_coll_close(coll);
+	else
+		*made = coll;
+	return ret;
 }
 
 /* ---- requests ---- */
@@ -567,6 +595,7 @@ int gin_coll_close(struct gin_coll *coll)
 		free(ctx);
 	}
 	/* regions may be the endpoint's, which may use requests until it is closed */
+	fabric_mr_close(&coll->keys_mr);
 	SLIST_FOREACH(batch, &coll->batches, entry)
 	{
 		fabric_mr_close(&batch->mr);
@@ -576,23 +605,13 @@ int gin_coll_close(struct gin_coll *coll)
 		SLIST_REMOVE_HEAD(&coll->batches, entry);
 		free(batch);
 	}
+	free(coll->keys);
+	free(coll->said);
 	free(coll);
 	return NCCL_SUCCESS;
 }
 
 /* ---- regions ---- */
-
-/** struct gin_said - what a rank says of a region: one message */
-struct gin_said {
-	struct fabric_op op;
-	struct gin_coll *coll;
-	uint32_t rank;
-	bool sends;
-	uint64_t tag;
-	void *desc;
-	struct gin_key *key;
-	unsigned int *left;
-};
 
 static ssize_t gin_said_begin(struct fabric_op *op)
 {
@@ -600,10 +619,11 @@ static ssize_t gin_said_begin(struct fabric_op *op)
 	const fi_addr_t peer = said->coll->peers[said->rank];
 	struct fid_ep *ep = said->coll->port->ep;
 
-	return said->sends ? fi_tsend(ep, said->key, sizeof *said->key, said->desc, peer,
-				      said->tag, &op->context)
-			   : fi_trecv(ep, said->key, sizeof *said->key, said->desc, peer,
-				      said->tag, 0, &op->context);
+	return said->sends
+		       ? fi_tsend(ep, said->key, sizeof *said->key, said->coll->keys_mr.desc,
+				  peer, said->tag, &op->context)
+		       : fi_trecv(ep, said->key, sizeof *said->key, said->coll->keys_mr.desc,
+				  peer, said->tag, 0, &op->context);
 }
 
 static void gin_said_done(struct fabric_op *op)
@@ -615,15 +635,12 @@ static void gin_said_done(struct fabric_op *op)
 	--*said->left;
 }
 
-/* Tells all other ranks of @keys[rank], and hears the others' */
-static int gin_keys_exchange(struct gin_coll *coll, struct gin_key *keys, void *desc)
+/* Tells all other ranks of this one's key, and hears theirs */
+static void gin_keys_exchange(struct gin_coll *coll)
 {
 	const uint64_t tag = (uint64_t) coll->regions++ << 32;
-	struct gin_said *said = calloc((size_t) coll->nranks * 2, sizeof *said), *at = said;
 	unsigned int left = 2 * (coll->nranks - 1);
 
-	if (!said)
-		return -FI_ENOMEM;
 	gin_lock(coll);
 	for (uint32_t i = 0; i < 2 * coll->nranks; i++) {
 		const uint32_t rank = i % coll->nranks;
@@ -631,17 +648,16 @@ static int gin_keys_exchange(struct gin_coll *coll, struct gin_key *keys, void *
 
 		if (rank == coll->rank)
 			continue;
-		*at = (struct gin_said){
+		coll->said[i] = (struct gin_said){
 			.op = {.begin = gin_said_begin, .done = gin_said_done},
 			.coll = coll,
 			.rank = rank,
 			.sends = sends,
 			.tag = tag | (sends ? coll->rank : rank),
-			.desc = desc,
-			.key = &keys[sends ? coll->rank : rank],
+			.key = &coll->keys[sends ? coll->rank : rank],
 			.left = &left,
 		};
-		fabric_op_post(coll->port, &at++->op);
+		fabric_op_post(coll->port, &coll->said[i].op);
 	}
 	fabric_progress(coll->port);
 	while (left) {
@@ -651,39 +667,31 @@ static int gin_keys_exchange(struct gin_coll *coll, struct gin_key *keys, void *
 		fabric_progress(coll->port);
 	}
 	gin_unlock(coll);
-	free(said);
-	return 0;
 }
 
 int gin_mr_open(struct gin_coll *coll, void *data, size_t size, int type, struct gin_mr **made)
 {
 	const size_t keys_size = coll->nranks * sizeof(struct gin_key);
 	struct gin_mr *mr = calloc(1, sizeof *mr + keys_size);
-	struct fabric_mr local;
-	struct gin_key *own;
-	int ret;
+	struct gin_key *own = &coll->keys[coll->rank];
+	int ret = 0;
 
-	if (!mr)
-		return NCCL_SYSTEM_ERROR;
-	ret = fabric_mr_local(coll->port, mr->keys, keys_size, &local);
-	if (ret) {
-		free(mr);
-		return fabric_failed(ret, "registering memory");
-	}
-	own = &mr->keys[coll->rank];
 	/* the others wait for what is said of it, also if it fails here */
-	own->err = fabric_mr_open(coll->port, data, size, type, &mr->mr);
-	own->key = mr->mr.key;
-	own->base = mr->mr.base;
-	own->size = size;
-	ret = gin_keys_exchange(coll, mr->keys, local.desc);
+	*own = (struct gin_key){.size = size, .err = -FI_ENOMEM};
+	if (mr) {
+		own->err = fabric_mr_open(coll->port, data, size, type, &mr->mr);
+		own->key = mr->mr.key;
+		own->base = mr->mr.base;
+	}
+	gin_keys_exchange(coll);
 	for (uint32_t i = 0; !ret && i < coll->nranks; i++)
-		ret = mr->keys[i].err;
-	fabric_mr_close(&local);
+		ret = coll->keys[i].err;
 	if (ret) {
-		gin_mr_close(mr);
+		if (mr)
+			gin_mr_close(mr);
 		return fabric_failed(ret, "registering memory on all ranks");
 	}
+	memcpy(mr->keys, coll->keys, keys_size);
 	*made = mr;
 	return NCCL_SUCCESS;
 }
