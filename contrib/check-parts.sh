@@ -293,6 +293,7 @@ installs() {
 
 installed_files='
 	lib/libfabric/libp2p-fi.so
+	lib/libfabric/libp2p_as-fi.so
 	lib/libfabric/libp2p_hook-fi.so
 	lib/libp2p-buffer.so
 	lib/libp2p-buffer.so.0

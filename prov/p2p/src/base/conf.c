@@ -38,6 +38,7 @@ struct conf conf = {
 	.cuda_api = CONF_API_STRICT,
 	.proxy_spin_us = 100000,
 	.proxy_cpus = "auto",
+	.as = "no",
 	.xpu_rings = 256,
 	.xpu_slots = 256,
 };
@@ -54,7 +55,7 @@ static const char *const conf_pins[] = {"auto", "dmabuf", "peermem", "none", NUL
 /*
  * One row for each parameter: its name, where its value goes, what it may be, and the help
  * text. Sizes have a least and a greatest value, and some a word that stands for 0. Choices have a
- * list of words in the order of their numbers.
+ * list of words in the order of their numbers. Texts have the characters that they may consist of, and what to use.
  *
  * The default in the help text is the initial value above. contrib/check-params compares the
  * two with the manual and docs/parameters.md.
@@ -68,6 +69,7 @@ static const struct conf_param {
 	unsigned int *choice;
 	const char *const *words;
 	const char **text;
+	const char *chars, *use;
 	const char *help;
 } conf_params[] = {
 	{"p2p_eager_size", .size = &conf.eager_size, .min = 4096, .max = 1 << 26,
@@ -143,9 +145,13 @@ static const struct conf_param {
 	{"p2p_proxy_spin_us", .size = &conf.proxy_spin_us, .min = 0, .max = 1000000000,
 	 .help = "Microseconds for which the thread that serves a GPU's kernels and streams looks for "
 		 "work in vain before it sleeps (default: 100000)"},
-	{"p2p_proxy_cpus", .text = &conf.proxy_cpus,
+	{"p2p_proxy_cpus", .text = &conf.proxy_cpus, .chars = "0123456789,-",
+	 .use = "auto, or processors such as 0-3,8",
 	 .help = "Processors which that thread may run on, such as 0-3,8, or auto: those beside the GPU "
 		 "(default: auto)"},
+	{"p2p_as", .text = &conf.as, .use = "no, or a provider's name",
+	 .help = "The name of another provider under which ofi_p2p is offered, too, for programs that look for it "
+		 "alone, or NAME=CORE, where CORE is the core provider. libp2p_as-fi.so does it (default: no)"},
 	{"p2p_xpu_rings", .size = &conf.xpu_rings, .min = 1, .max = 65536,
 	 .help = "Rings of an endpoint that kernels post on: block n uses ring n, or the remainder "
 		 "(default: 256)"},
@@ -236,13 +242,13 @@ static int conf_parse_choice(const struct conf_param *param, const char *text)
 	return conf_refuse(param, text, list);
 }
 
-/* Processors. Whether the process may run there is found when a thread is to. */
+/* Whether the process may run on processors is found when a thread is to; which providers there are, by libfabric. */
 static int conf_parse_text(const struct conf_param *param, const char *text)
 {
 	if (!strcasecmp(text, "auto"))
 		text = "auto";
-	else if (!*text || text[strspn(text, "0123456789,-")])
-		return conf_refuse(param, text, "auto, or processors such as 0-3,8");
+	else if (!*text || (param->chars && text[strspn(text, param->chars)]))
+		return conf_refuse(param, text, param->use);
 	/* libfabric keeps the string */
 	*param->text = text;
 	return 0;

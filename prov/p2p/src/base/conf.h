@@ -71,6 +71,7 @@ struct conf {
 	unsigned int cuda_api;  /* FI_P2P_CUDA_API: enum conf_api */
 	size_t proxy_spin_us;   /* FI_P2P_PROXY_SPIN_US */
 	const char *proxy_cpus; /* FI_P2P_PROXY_CPUS */
+	const char *as;         /* FI_P2P_AS, which libp2p_as-fi.so reads */
 	size_t xpu_rings;       /* FI_P2P_XPU_RINGS */
 	size_t xpu_slots;       /* FI_P2P_XPU_SLOTS */
 };

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * libp2p_as-fi.so: ofi_p2p under another provider's name, for programs that look for that name alone. FI_P2P_AS=efa has
+ * fi_getinfo() offer "efa", which is ofi_p2p over tcp;ofi_rxm; FI_P2P_AS='efa=net' names another core provider.
+ *
+ * All objects are ofi_p2p's. Only what has an info goes through here: that has names, and ofi_p2p needs its own.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+#include <rdma/providers/fi_log.h>
+#include <rdma/providers/fi_prov.h>
+
+#define AS_VARIABLE "FI_P2P_AS"
+#define AS_CORE "tcp;ofi_rxm"
+#define AS_TOP ";ofi_p2p"
+
+/* Flags of fi_getinfo() that libfabric keeps for itself: utility providers look for a core */
+#define AS_INTERNAL (7ULL << 58)
+
+#define AS_MEMBER(object, type, member)                                                        \
+	((type *) (void *) ((char *) (object) -offsetof(type, member)))
+
+/** struct as_shape - how the provider of that name names its domains: @suffix is behind the device */
+struct as_shape {
+	const char *name, *suffix;
+};
+
+static const struct as_shape as_shapes[] = {{"efa", "-rdm"}};
+
+/**
+ * struct as_fabric_ops - what a fabric of ours calls, instead of @real.
+ * struct as_domain_ops - the same of a domain. Objects of a kind share these, for as long as the process lives.
+ */
+struct as_fabric_ops {
+	struct fi_ops_fabric ops, *real;
+	struct as_fabric_ops *next;
+};
+
+struct as_domain_ops {
+	struct fi_ops_domain ops, *real;
+	struct as_domain_ops *next;
+};
+
+static struct {
+	char name[64], core[128];
+	const char *suffix;
+	struct as_fabric_ops *fabrics;
+	struct as_domain_ops *domains;
+	pthread_mutex_t lock;
+} as = {.suffix = "", .lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct fi_provider as_provider;
+
+/* ---- names ---- */
+
+/**
+ * struct as_info - an info by ofi_p2p's names, which points at another one's parts
+ */
+struct as_info {
+	struct fi_info info;
+	struct fi_fabric_attr fabric;
+	struct fi_domain_attr domain;
+	char name[256];
+};
+
+static void as_info_own(struct as_info *own, const struct fi_info *info)
+{
+	const size_t suffix = strlen(as.suffix);
+	size_t len;
+
+	memset(own, 0, sizeof *own);
+	if (info)
+		own->info = *info;
+	if (own->info.fabric_attr)
+		own->fabric = *own->info.fabric_attr;
+	own->fabric.prov_name = as.core;
+	/* ours, which the core's is less than */
+	own->fabric.prov_version = 0;
+	own->info.fabric_attr = &own->fabric;
+	if (!own->info.domain_attr)
+		return;
+	own->domain = *own->info.domain_attr;
+	own->info.domain_attr = &own->domain;
+	if (!own->domain.name)
+		return;
+	snprintf(own->name, sizeof own->name, "%s", own->domain.name);
+	len = strlen(own->name);
+	if (len > suffix && !strcmp(own->name + len - suffix, as.suffix))
+		own->name[len - suffix] = '\0';
+	own->domain.name = own->name;
+}
+
+/* Gives an info the other provider's names: libfabric fills in the provider's, and frees the domain's. */
+static int as_info_rename(struct fi_info *info)
+{
+	const size_t len = strlen(info->domain_attr->name) + strlen(as.suffix) + 1;
+	char *domain = malloc(len);
+
+	if (!domain)
+		return -FI_ENOMEM;
+	snprintf(domain, len, "%s%s", info->domain_attr->name, as.suffix);
+	free(info->domain_attr->name);
+	info->domain_attr->name = domain;
+	free(info->fabric_attr->prov_name);
+	info->fabric_attr->prov_name = NULL;
+	return 0;
+}
+
+static int as_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
+		      const struct fi_info *hints, struct fi_info **info)
+{
+	struct as_info own;
+	int ret;
+
+	if (flags & AS_INTERNAL)
+		return -FI_ENODATA;
+	as_info_own(&own, hints);
+	ret = fi_getinfo(version, node, service, flags, &own.info, info);
+	for (struct fi_info *at = ret ? NULL : *info; at && !ret; at = at->next)
+		ret = as_info_rename(at);
+	if (ret == -FI_ENOMEM)
+		fi_freeinfo(*info);
+	return ret;
+}
+
+/* ---- domains ---- */
+
+static struct fi_ops_domain *as_domain_real(const struct fid_domain *domain)
+{
+	return AS_MEMBER(domain->ops, struct as_domain_ops, ops)->real;
+}
+
+static int as_endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
+		       void *context)
+{
+	struct as_info own;
+
+	as_info_own(&own, info);
+	return as_domain_real(domain)->endpoint(domain, &own.info, ep, context);
+}
+
+static int as_scalable_ep(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
+			  void *context)
+{
+	struct as_info own;
+
+	as_info_own(&own, info);
+	return as_domain_real(domain)->scalable_ep(domain, &own.info, ep, context);
+}
+
+static int as_endpoint2(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
+			uint64_t flags, void *context)
+{
+	struct as_info own;
+
+	as_info_own(&own, info);
+	return as_domain_real(domain)->endpoint2(domain, &own.info, ep, flags, context);
+}
+
+/* The calls that go through here, of domains whose own are @real; NULL for want of memory */
+static struct fi_ops_domain *as_domain_ops(struct fi_ops_domain *real)
+{
+	struct as_domain_ops *ops;
+
+	pthread_mutex_lock(&as.lock);
+	for (ops = as.domains; ops && ops->real != real; ops = ops->next)
+		;
+	if (!ops && (ops = calloc(1, sizeof *ops))) {
+		const size_t size = real->size < sizeof ops->ops ? real->size : sizeof ops->ops;
+
+		memcpy(&ops->ops, real, size);
+		ops->ops.size = size;
+		ops->ops.endpoint = as_endpoint;
+		ops->ops.scalable_ep = as_scalable_ep;
+		if (size > offsetof(struct fi_ops_domain, endpoint2) && real->endpoint2)
+			ops->ops.endpoint2 = as_endpoint2;
+		ops->real = real;
+		ops->next = as.domains;
+		as.domains = ops;
+	}
+	pthread_mutex_unlock(&as.lock);
+	return ops ? &ops->ops : NULL;
+}
+
+static int as_domain_take(int ret, struct fid_domain **domain)
+{
+	struct fi_ops_domain *ops;
+
+	if (ret)
+		return ret;
+	ops = as_domain_ops((*domain)->ops);
+	if (!ops) {
+		fi_close(&(*domain)->fid);
+		return -FI_ENOMEM;
+	}
+	(*domain)->ops = ops;
+	return 0;
+}
+
+/* ---- fabrics ---- */
+
+static struct fi_ops_fabric *as_fabric_real(const struct fid_fabric *fabric)
+{
+	return AS_MEMBER(fabric->ops, struct as_fabric_ops, ops)->real;
+}
+
+static int as_domain(struct fid_fabric *fabric, struct fi_info *info,
+		     struct fid_domain **domain, void *context)
+{
+	struct as_info own;
+
+	as_info_own(&own, info);
+	return as_domain_take(as_fabric_real(fabric)->domain(fabric, &own.info, domain,
+							     context),
+			      domain);
+}
+
+static int as_domain2(struct fid_fabric *fabric, struct fi_info *info,
+		      struct fid_domain **domain, uint64_t flags, void *context)
+{
+	struct as_info own;
+
+	as_info_own(&own, info);
+	return as_domain_take(as_fabric_real(fabric)->domain2(fabric, &own.info, domain, flags,
+							      context),
+			      domain);
+}
+
+static int as_passive_ep(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep,
+			 void *context)
+{
+	struct as_info own;
+
+	as_info_own(&own, info);
+	return as_fabric_real(fabric)->passive_ep(fabric, &own.info, pep, context);
+}
+
+static struct fi_ops_fabric *as_fabric_ops(struct fi_ops_fabric *real)
+{
+	struct as_fabric_ops *ops;
+
+	pthread_mutex_lock(&as.lock);
+	for (ops = as.fabrics; ops && ops->real != real; ops = ops->next)
+		;
+	if (!ops && (ops = calloc(1, sizeof *ops))) {
+		const size_t size = real->size < sizeof ops->ops ? real->size : sizeof ops->ops;
+
+		memcpy(&ops->ops, real, size);
+		ops->ops.size = size;
+		ops->ops.domain = as_domain;
+		ops->ops.passive_ep = as_passive_ep;
+		if (size > offsetof(struct fi_ops_fabric, domain2) && real->domain2)
+			ops->ops.domain2 = as_domain2;
+		ops->real = real;
+		ops->next = as.fabrics;
+		as.fabrics = ops;
+	}
+	pthread_mutex_unlock(&as.lock);
+	return ops ? &ops->ops : NULL;
+}
+
+static int as_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
+{
+	struct fi_fabric_attr own = *attr;
+	struct fi_ops_fabric *ops;
+	int ret;
+
+	own.prov_name = as.core;
+	own.prov_version = 0;
+	ret = fi_fabric(&own, fabric, context);
+	if (ret)
+		return ret;
+	ops = as_fabric_ops((*fabric)->ops);
+	if (!ops) {
+		fi_close(&(*fabric)->fid);
+		return -FI_ENOMEM;
+	}
+	(*fabric)->ops = ops;
+	return 0;
+}
+
+/* ---- the variable ---- */
+
+/* False: nothing is to be offered, as the variable is not set, or wrong */
+static bool as_read(const char *text)
+{
+	const char *core = text ? strchr(text, '=') : NULL;
+	const size_t len = core ? (size_t) (core - text) : text ? strlen(text) : 0;
+
+	if (!text || !*text || !strcasecmp(text, "no"))
+		return false;
+	core = core ? core + 1 : AS_CORE;
+	if (len >= sizeof as.name || !len || strcspn(text, ";:,^") < len || !*core ||
+	    strlen(core) + sizeof AS_TOP > sizeof as.core || !strncasecmp(text, core, len)) {
+		FI_WARN(&as_provider, FI_LOG_CORE,
+			AS_VARIABLE
+			"=%s: use no, or the name of a provider that is not below ofi_p2p, such as efa, "
+			"or efa=net for another core provider\n",
+			text);
+		return false;
+	}
+	snprintf(as.name, sizeof as.name, "%.*s", (int) len, text);
+	snprintf(as.core, sizeof as.core, "%s%s", core, strstr(core, AS_TOP) ? "" : AS_TOP);
+	for (size_t i = 0; i < sizeof as_shapes / sizeof as_shapes[0]; i++)
+		if (!strcasecmp(as.name, as_shapes[i].name))
+			as.suffix = as_shapes[i].suffix;
+	return true;
+}
+
+/* It comes before a provider of that name that libfabric has. */
+static struct fi_provider as_provider = {
+	.version = FI_VERSION(9999, 0),
+	.name = "ofi_p2p_as",
+	.getinfo = as_getinfo,
+	.fabric = as_fabric,
+};
+
+struct fi_provider *fi_prov_ini(void);
+
+FI_EXT_INI
+{
+	as_provider.fi_version = fi_version();
+	if (!as_read(getenv(AS_VARIABLE)))
+		return NULL;
+	as_provider.name = as.name;
+	FI_WARN(&as_provider, FI_LOG_CORE,
+		AS_VARIABLE
+		": what is called %s in this process is %s. Unset it to have the real one\n",
+		as.name, as.core);
+	return &as_provider;
+}
