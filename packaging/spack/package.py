@@ -13,11 +13,11 @@ class LibfabricP2p(AutotoolsPackage):
     """GPU memory over any libfabric: two plugins for the libfabric that is installed."""
 
     manual_download = True
-    url = f"file://{os.getcwd()}/libfabric-p2p-1.0.0.tar.xz"
+    url = f"file://{os.getcwd()}/libfabric-p2p-1.1.0.tar.xz"
 
     license("BSD-2-Clause OR GPL-2.0-only")
 
-    version("1.0.0")
+    version("1.1.0")
 
     depends_on("c", type="build")
     # for the tests' kernels on the emulated GPU
