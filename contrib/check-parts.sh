@@ -628,12 +628,12 @@ part_hosts() {
 # The last commit that spoke wire version 8, as release 1.0.0 does
 old_commit=58a796a
 
-# build_old DIR: its plugins, in DIR/build/.libs
+# build_old DIR: its plugins, in DIR/build/.libs, and what measures, in DIR/build/fabtests
 build_old() {
 	rm -rf "$1" && mkdir -p "$1/build" &&
 		git -C "$top" archive "$old_commit" | tar -C "$1" -xf - && "$1/autogen.sh" &&
 		(cd "$1/build" && run_configure "$1" --disable-dependency-tracking) &&
-		make -C "$1/build" -j "$jobs" libp2p-fi.la
+		make -C "$1/build" -j "$jobs" libp2p-fi.la libp2p_hook-fi.la fabtests/fi_p2p_{bw,pingpong}
 }
 
 part_skew() {
@@ -645,7 +645,8 @@ part_skew() {
 	export FT_OLD_PLUGINS=$base/old/build/.libs
 	suite=skew
 	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p,shm;ofi_p2p,$(direct);ofi_p2p"
-	run_functional plain layered system "tcp;ofi_rxm;ofi_p2p" '^skew$'
+	run_functional plain layered system "tcp;ofi_rxm;ofi_p2p"
+	run_functional plain hook cuda "tcp;ofi_rxm,shm"
 	suite=functional
 	unset FT_OLD_PLUGINS
 }

@@ -16,14 +16,19 @@
 /*
  * The first message each way: the endpoint's name, and the options that must be the same on
  * both sides. It is in host byte order, as fabrics between unlike machines are not benchmarked.
+ * Release 1.0.0 expects what comes before @key, and no more.
  */
 struct hello {
 	uint32_t magic, kind;
 	uint64_t size_count, size_sum, iterations, warmup, window, verify, one_buffer, tagged,
-		oob_sync, remote;
+		oob_sync;
 	struct ft_name name;
-	uint64_t key, base; /* of the memory that the client writes to */
+	uint64_t key, base; /* of the memory that the client writes to: with --remote alone */
 };
+
+#define HELLO_SHORT offsetof(struct hello, key)
+/* @verify of those who run with --remote, and so without -v */
+#define HELLO_REMOTE 2
 
 _Static_assert(sizeof(struct hello) <= CTRL_SIZE, "a hello fits into a control message");
 
@@ -151,11 +156,10 @@ static int hello_make(struct bench *b, const struct bench_kind *kind, struct hel
 	hello->iterations = (uint64_t) opts->iterations;
 	hello->warmup = (uint64_t) opts->warmup;
 	hello->window = (uint64_t) opts->window;
-	hello->verify = opts->verify;
+	hello->verify = opts->remote ? HELLO_REMOTE : opts->verify;
 	hello->one_buffer = opts->one_buffer;
 	hello->tagged = opts->tagged;
 	hello->oob_sync = opts->oob_sync;
-	hello->remote = opts->remote;
 	hello->key = b->rx.key;
 	hello->base = b->rx.base;
 	return ft_connected(&b->ctx) ? 0 : ft_getname(&b->ctx, &hello->name);
@@ -172,11 +176,10 @@ static int hello_compare(const struct hello *mine, const struct hello *other)
 		{"-I", offsetof(struct hello, iterations)},
 		{"-w", offsetof(struct hello, warmup)},
 		{"-W", offsetof(struct hello, window)},
-		{"-v", offsetof(struct hello, verify)},
+		{"-v or --remote", offsetof(struct hello, verify)},
 		{"--one-buffer", offsetof(struct hello, one_buffer)},
 		{"-o", offsetof(struct hello, tagged)},
 		{"-b", offsetof(struct hello, oob_sync)},
-		{"--remote", offsetof(struct hello, remote)},
 	};
 
 	FT_CHECK(other->magic == mine->magic && other->kind == mine->kind,
@@ -189,11 +192,17 @@ static int hello_compare(const struct hello *mine, const struct hello *other)
 	return 0;
 }
 
+static size_t hello_len(const struct bench *b)
+{
+	return b->opts.remote ? sizeof(struct hello) : HELLO_SHORT;
+}
+
 static int meet_oob(struct bench *b, const struct hello *mine, struct hello *other)
 {
-	FT_TRY(ft_oob_send(b->oob, mine, sizeof(*mine)));
-	FT_TRY(ft_oob_recv(b->oob, other, sizeof(*other), b->opts.timeout));
+	FT_TRY(ft_oob_send(b->oob, mine, hello_len(b)));
+	FT_TRY(ft_oob_recv(b->oob, other, HELLO_SHORT, b->opts.timeout));
 	FT_TRY(hello_compare(mine, other));
+	FT_TRY(ft_oob_recv(b->oob, &other->key, hello_len(b) - HELLO_SHORT, b->opts.timeout));
 	return ft_av_insert(&b->ctx, other->name.bytes, &b->peer);
 }
 
@@ -206,7 +215,7 @@ static int meet_in_band(struct bench *b, const struct hello *mine, struct hello 
 			 "provider %s does not resolve addresses: use -E on both sides",
 			 b->ctx.info->fabric_attr->prov_name);
 		FT_TRY(ft_av_insert(&b->ctx, b->ctx.info->dest_addr, &b->peer));
-		FT_TRY(bench_ctrl_send(b, sizeof(*mine)));
+		FT_TRY(bench_ctrl_send(b, hello_len(b)));
 	}
 	FT_TRY(ft_wait(&b->ctx, &b->ctrl_rx_req, 1));
 	memcpy(other, b->ctrl_rx.addr, sizeof(*other));
@@ -214,7 +223,7 @@ static int meet_in_band(struct bench *b, const struct hello *mine, struct hello 
 		FT_CHECK(other->magic == mine->magic,
 			 "the first message is not from a client of ours");
 		FT_TRY(ft_av_insert(&b->ctx, other->name.bytes, &b->peer));
-		FT_TRY(bench_ctrl_send(b, sizeof(*mine)));
+		FT_TRY(bench_ctrl_send(b, hello_len(b)));
 	}
 	return hello_compare(mine, other);
 }
@@ -244,7 +253,7 @@ static int alloc_buffers(struct bench *b)
 static int start(struct bench *b, const struct bench_kind *kind)
 {
 	struct ft_opts *opts = &b->opts;
-	struct hello mine, other;
+	struct hello mine, other = {0};
 
 	FT_TRY(ft_watchdog_start(opts->timeout));
 	FT_TRY(ft_mem_ops(opts->init_iface)->init(opts->device));
