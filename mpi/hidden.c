@@ -3,6 +3,7 @@
 #include "hidden.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -109,13 +110,43 @@ static bool hidden_copies(void)
 	return !path || strcmp(path, "stage") != 0;
 }
 
+/* How long the ranks of MPI_COMM_WORLD may take to answer before the user hears of it [s] */
+#define HIDDEN_PATIENCE 10
+
+/*
+ * Ranks without this library, of nodes with an older release, never answer. They do not take a call that does not block for one
+ * of their own.
+ */
+static int hidden_ask_world(int said[3])
+{
+	const double begun = PMPI_Wtime();
+	MPI_Request request;
+	int done = 0, told = 0;
+	int ret = PMPI_Iallreduce(MPI_IN_PLACE, said, 3, MPI_INT, MPI_BOR, MPI_COMM_WORLD,
+				  &request);
+
+	while (ret == MPI_SUCCESS && !done) {
+		ret = PMPI_Test(&request, &done, MPI_STATUS_IGNORE);
+		if (!done && !told && PMPI_Wtime() - begun > HIDDEN_PATIENCE) {
+			fprintf(stderr,
+				"libp2p-mpi: MPI_Init has waited %d s for all ranks to answer. Those of nodes "
+				"without this library never do: install the same release on all nodes\n",
+				HIDDEN_PATIENCE);
+			told = 1;
+		}
+	}
+	return ret;
+}
+
 /* What ranks of @comm say; @bits: what this one does. Without HIDDEN_FAR all are on one host, whose number has one form */
 static int hidden_asked(MPI_Comm comm, int bits)
 {
 	const int host = hidden_host();
 	int said[] = {bits | (hidden_copies() ? 0 : HIDDEN_FAR), host, ~host};
 
-	if (PMPI_Allreduce(MPI_IN_PLACE, said, 3, MPI_INT, MPI_BOR, comm) != MPI_SUCCESS)
+	if ((comm == MPI_COMM_WORLD ? hidden_ask_world(said)
+				    : PMPI_Allreduce(MPI_IN_PLACE, said, 3, MPI_INT, MPI_BOR,
+						     comm)) != MPI_SUCCESS)
 		return HIDDEN_REFUSE;
 	return said[0] | (said[1] & said[2] ? HIDDEN_FAR : 0);
 }
