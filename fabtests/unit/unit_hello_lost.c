@@ -361,7 +361,7 @@ void test_ended_unheard(void **state)
 		xfer_peer_hold(peer);
 		p2p_lock_drop(&fake_xfer.lock);
 		for (unsigned int ms = 0; ms < 10000; ms += XFER_LOOK_MAX) {
-			fake_xfer.watched -= XFER_LOOK_MAX;
+			fake_xfer.survey.looked -= XFER_LOOK_MAX;
 			xfer_progress(&fake_xfer);
 		}
 		assert_int_equal(ready(FAKE_NEW), peers[i].lost ? -FI_ECONNRESET : 0);

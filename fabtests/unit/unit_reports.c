@@ -198,7 +198,7 @@ static void send_long(struct xfer_ep *ep, fi_addr_t addr)
 static void silence(unsigned int time)
 {
 	for (unsigned int i = 0; i < time / XFER_WATCH; i++) {
-		fake_xfer.watched -= XFER_WATCH;
+		fake_xfer.survey.looked -= XFER_WATCH;
 		xfer_progress(&fake_xfer);
 	}
 }
@@ -259,7 +259,7 @@ static void test_held_up(void **state)
 	p2p_lock_drop(&fake_xfer.lock);
 
 	for (int looks = 0; looks < 5; looks++) {
-		fake_xfer.watched -= 10000;
+		fake_xfer.survey.looked -= 10000;
 		xfer_progress(&fake_xfer);
 		assert_int_equal(peer->state, XFER_PEER_KNOWN);
 	}

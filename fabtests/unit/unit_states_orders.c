@@ -446,7 +446,7 @@ static void other(int change)
 /* The next look at what does not move */
 static void look(void)
 {
-	fake_xfer.watched -= XFER_WATCH;
+	fake_xfer.survey.looked -= XFER_WATCH;
 	xfer_progress(&fake_xfer);
 }
 

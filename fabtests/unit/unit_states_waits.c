@@ -351,7 +351,7 @@ void test_waits_unasked(void **state)
 	look();
 	assert_int_equal(scene_state(&scene), XFER_GREETING);
 	conf.hello_timeout = 0;
-	fake_xfer.watched = 0;
+	fake_xfer.survey.looked = 0;
 	xfer_progress(&fake_xfer);
 	assert_int_equal(scene_state(&scene), XFER_STAGING);
 	conf.hello_timeout = before;
@@ -543,7 +543,7 @@ void test_spare_for_core(void **state)
 	scene_open(&scene, scene_kind_named("bouncing"));
 	assert_int_equal(scene.req->transfer.in_flight, 0);
 	scene.req->transfer.starved -= 1000;
-	fake_xfer.watched -= XFER_WATCH;
+	fake_xfer.survey.looked -= XFER_WATCH;
 	xfer_progress(&fake_xfer);
 	assert_int_equal(scene.req->transfer.in_flight, 1);
 	while ((slot = LIST_FIRST(&taken))) {

@@ -285,6 +285,9 @@ bool info_gpu_works(const struct info *info, size_t gpu);
 bool info_check(struct info *info, const char *other, const char *provider);
 bool info_serve(struct info *info, const char *port);
 
+/* waiting.c: --waiting PID. Has the process answered? */
+bool info_waiting(const char *pid);
+
 /* ---- the printers, with the words that both use (words.c) ---- */
 
 void info_print_table(const struct info *info);

@@ -6,6 +6,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <rdma/fi_errno.h>
 
 #include "config.h"
@@ -22,6 +23,7 @@ static const char main_help[] =
 	"  --check HOST[:PORT]  meet fi_p2p_info --serve on another host, and print what happens\n"
 	"                 between the two: providers, paths, lanes\n"
 	"  --serve [PORT] wait for one --check (port " INFO_CHECK_PORT ")\n"
+	"  --waiting PID  print what ofi_p2p in that process of this host waits for\n"
 	"  --json         print everything as JSON\n"
 	"  --root DIR     read DIR/sys and DIR/proc instead of /sys and /proc (for tests)\n"
 	"  --version      print the version\n"
@@ -29,16 +31,13 @@ static const char main_help[] =
 	"\n"
 	"Exit status: 0 when every GPU has a path that works, 1 when one has none or no\n"
 	"provider of ours is offered, 2 for a wrong command line. With --check and --serve: 0\n"
-	"when messages went both ways.\n";
+	"when messages went both ways. With --waiting: 0 when the process has answered.\n";
 
 static const struct option main_options[] = {
-	{"check", required_argument, NULL, 'c'},
-	{"serve", no_argument, NULL, 's'},
-	{"json", no_argument, NULL, 'j'},
-	{"root", required_argument, NULL, 'r'},
-	{"version", no_argument, NULL, 'V'},
-	{"help", no_argument, NULL, 'h'},
-	{NULL, 0, NULL, 0},
+	{"check", required_argument, NULL, 'c'},   {"serve", no_argument, NULL, 's'},
+	{"waiting", required_argument, NULL, 'w'}, {"json", no_argument, NULL, 'j'},
+	{"root", required_argument, NULL, 'r'},    {"version", no_argument, NULL, 'V'},
+	{"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
 };
 
 static int main_usage(const char *problem)
@@ -50,7 +49,7 @@ static int main_usage(const char *problem)
 }
 
 struct main_wish {
-	const char *provider, *check, *serve;
+	const char *provider, *check, *serve, *waiting;
 	bool json;
 };
 
@@ -70,6 +69,9 @@ static int main_options_read(int argc, char **argv, struct main_wish *wish)
 			break;
 		case 's':
 			wish->serve = INFO_CHECK_PORT;
+			break;
+		case 'w':
+			wish->waiting = optarg;
 			break;
 		case 'j':
 			wish->json = true;
@@ -97,6 +99,11 @@ static int main_options_read(int argc, char **argv, struct main_wish *wish)
 		return main_usage("--json: not with --check or --serve");
 	if (wish->serve && (wish->check || wish->provider))
 		return main_usage("--serve: the other host chooses");
+	if (wish->waiting && (wish->check || wish->serve || wish->provider || wish->json))
+		return main_usage("--waiting: alone, the process is asked");
+	if (wish->waiting && (wish->waiting[strspn(wish->waiting, "0123456789")] ||
+			      strtol(wish->waiting, NULL, 10) <= 0))
+		return main_usage(info_text("--waiting: '%s' is no process", wish->waiting));
 	wrong = wish->serve   ? check_link_wrong_port(wish->serve)
 		: wish->check ? check_link_wrong_host(wish->check)
 			      : NULL;
@@ -132,6 +139,8 @@ int main(int argc, char **argv)
 
 	if (ret >= 0)
 		return ret;
+	if (wish.waiting)
+		return info_waiting(wish.waiting) ? MAIN_WORKS : MAIN_DOES_NOT;
 	info_library(&info.library);
 	info_settings(&info);
 	if (wish.provider)

@@ -226,7 +226,8 @@ static P2P_NOINLINE ssize_t cq_read_elsewhere(struct p2p_cq *cq, void *buf, size
 {
 	const struct xfer *xfer = cq->xfer.xfer;
 
-	if (!xfer_apart(xfer) && !xfer_open(xfer) && !ipc_keeps(&xfer->ipc))
+	if (!xfer_apart(xfer) && !xfer_open(xfer) && !ipc_keeps(&xfer->ipc) &&
+	    !survey_asked(&xfer->survey))
 		return -FI_EAGAIN;
 	/* what comes there seldom comes alone: the next read looks again */
 	if (xfer_cq_progress(&cq->xfer))

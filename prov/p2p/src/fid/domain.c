@@ -82,6 +82,7 @@ static int domain_close(struct fid *fid)
 	fid_exports_end(&domain->exports);
 	if (domain->triggers)
 		domain->triggers->close(domain);
+	survey_close(&domain->xfer.survey);
 	xfer_fini(&domain->xfer);
 	lf.freeinfo(domain->core_info);
 	free(domain);
@@ -185,14 +186,20 @@ static const char *domain_maps_not(uint64_t quirks)
 	return NULL;
 }
 
-static void domain_say_quirks(const struct fi_info *core)
+static const char *domain_core_name(const struct fi_info *core)
 {
 	const char *name = core->fabric_attr ? core->fabric_attr->prov_name : NULL;
 
+	return name ? name : "the core provider";
+}
+
+static void domain_say_quirks(const struct fi_info *core)
+{
+	const char *name = domain_core_name(core);
+
 	for (size_t i = 0; i < quirks_count; i++) {
 		if (quirks_match(&quirks_table[i], name, fi_version()))
-			P2P_INFO("%s %s\n", name ? name : "the core provider",
-				 quirks_table[i].does);
+			P2P_INFO("%s %s\n", name, quirks_table[i].does);
 	}
 }
 
@@ -259,6 +266,7 @@ static int domain_init_xfer(struct p2p_domain *domain, const struct fi_info *inf
 
 	if (ret)
 		return ret;
+	survey_open(&xfer->survey, domain_core_name(core_info));
 	xfer->quirks = plan->quirks;
 	domain_init_serial(domain);
 	xfer->farewell = DOMAIN_FAREWELL;
@@ -290,6 +298,7 @@ static int domain_init_xfer(struct p2p_domain *domain, const struct fi_info *inf
 	}
 	if (domain->trigger)
 		domain->triggers->close(domain);
+	survey_close(&xfer->survey);
 	xfer_fini(xfer);
 	return ret;
 }

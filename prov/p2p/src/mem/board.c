@@ -85,16 +85,40 @@ static size_t board_index(uint64_t id)
 #define MFD_NOEXEC_SEAL 8u
 #endif
 
-static int board_create_fd(void)
+static int board_create_fd(const char *name)
 {
 	int fd = room_spare(1);
 
 	if (fd)
 		return fd;
-	fd = memfd_create("p2p-board", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+	fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create("p2p-board", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	return fd < 0 ? -errno : fd;
+}
+
+void *board_map_new(const char *name, size_t size, int *fd)
+{
+	void *page = MAP_FAILED;
+	int ret = *fd = board_create_fd(name);
+
+	if (ret < 0)
+		return NULL;
+	ret = -posix_fallocate(*fd, 0, (off_t) size);
+	/*
+	 * the seal keeps the owner from shrinking the file: a reader's look would end in SIGBUS
+	 */
+	if (!ret && fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK))
+		ret = -errno;
+	if (!ret) {
+		page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
+		ret = -FI_ENOMEM;
+	}
+	if (page != MAP_FAILED)
+		return page;
+	close(*fd);
+	*fd = ret;
+	return NULL;
 }
 
 /* Is there a board, and is it this process's? A child has the page, too, which readers and owner still use. */
@@ -106,22 +130,11 @@ static bool board_there(const struct board *board)
 static int board_create(struct board *board, uint64_t owner)
 {
 	struct board_page *page;
-	int fd = board_create_fd(), ret;
+	int fd;
 
-	if (fd < 0)
+	page = board_map_new("p2p-board", sizeof *page, &fd);
+	if (!page)
 		return fd;
-	ret = -posix_fallocate(fd, 0, sizeof *page);
-	/*
-	 * the seal keeps the owner from shrinking the file: a reader's look would end in SIGBUS
-	 */
-	if (!ret && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK))
-		ret = -errno;
-	if (ret)
-		goto close_fd;
-	ret = -FI_ENOMEM;
-	page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (page == MAP_FAILED)
-		goto close_fd;
 	page->owner = owner;
 	__atomic_store_n(&page->magic, BOARD_MAGIC, __ATOMIC_RELEASE);
 	board->page = page;
@@ -129,10 +142,6 @@ static int board_create(struct board *board, uint64_t owner)
 	board->fd = fd;
 	board->place = (uint64_t) getpid() << 32 | (uint32_t) fd;
 	return 0;
-
-close_fd:
-	close(fd);
-	return ret;
 }
 
 uint64_t board_open(struct board *board, uint64_t owner)

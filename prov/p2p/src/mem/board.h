@@ -62,6 +62,12 @@ struct board {
 };
 
 /*
+ * Makes @size bytes of memory in a file without a name, whose descriptor is @fd: processes that may look into this one
+ * may map it. NULL: @fd is a negative error
+ */
+void *board_map_new(const char *name, size_t size, int *fd);
+
+/*
  * Opens the board if it is not open. @owner: a number that no other board has. Returns the
  * board's place, for board_far_open(); 0: there is no board.
  */

@@ -87,7 +87,7 @@ static void *auto_run(void *arg)
 		}
 		if (woken++ >= AUTO_VAIN_WOKEN)
 			auto_calm(thread->xfer);
-		poll(&polled, 1, -1);
+		poll(&polled, 1, SURVEY_TURN);
 	}
 	return NULL;
 }

@@ -43,13 +43,13 @@ static void xfer_progress_watch(struct xfer *xfer)
 	uint64_t now, passed;
 
 	if (!xfer_busy(xfer) && !xfer->open && LIST_EMPTY(&xfer->busy_peers) &&
-	    !ipc_keeps(&xfer->ipc))
+	    !ipc_keeps(&xfer->ipc) && !survey_asked(&xfer->survey))
 		return;
 	now = clock_coarse_ms();
-	passed = now - xfer->watched;
+	passed = now - xfer->survey.looked;
 	if (passed < XFER_WATCH)
 		return;
-	xfer->watched = now;
+	survey_look(xfer, now);
 	ipc_tend(&xfer->ipc, !xfer->copies.pending);
 	XFER_PROTO_EACH(xfer, watch, xfer, (unsigned int) P2P_MIN(passed, XFER_LOOK_MAX));
 }

@@ -3,7 +3,6 @@
 #include "xfer/sleep.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <poll.h>
 #include <rdma/fi_errno.h>
 
@@ -16,7 +15,7 @@ static int sleep_prepare(struct wait_point *point, bool stays)
 	int ret;
 
 	/* leaves nothing in the core's queues that would keep the descriptors readable */
-	if (wait_wide(point))
+	if (wait_wide(point) || survey_asked(&xfer->survey))
 		xfer_progress(xfer);
 	p2p_lock_take(&xfer->lock);
 	ret = wait_arm(point);
@@ -46,7 +45,9 @@ int sleep_on(struct wait_point *point, struct xfer *xfer, int64_t timeout, unsig
 	*rounds = 0;
 	polled[0] = (struct pollfd){.fd = point->fd, .events = POLLIN};
 	polled[1] = (struct pollfd){.fd = point->event, .events = POLLIN};
-	if (poll(polled, point->plain ? 2 : 1, (int) P2P_MIN(timeout, INT_MAX)) < 0)
+	if (timeout < 0 || timeout > SURVEY_TURN)
+		timeout = SURVEY_TURN;
+	if (poll(polled, point->plain ? 2 : 1, (int) timeout) < 0)
 		ret = -errno;
 	p2p_lock_take(&xfer->lock);
 	point->asleep--;

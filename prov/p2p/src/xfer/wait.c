@@ -493,7 +493,7 @@ static bool wait_waker_blind(const struct xfer *xfer)
 int wait_waker_sleep(struct xfer *xfer, struct wait_seen seen, int64_t timeout,
 		     unsigned int *rounds)
 {
-	int64_t longest = INT_MAX;
+	int64_t longest = SURVEY_TURN;
 	bool sleeps, news;
 	int ret;
 

@@ -29,6 +29,7 @@
 #include "path/path.h"
 #include "path/quirks.h"
 #include "mem/stage.h"
+#include "xfer/survey.h"
 #include "xfer/wait.h"
 #include "xfer/wire.h"
 #include <rdma/fi_ext_p2p.h>
@@ -176,7 +177,7 @@ struct xfer_retired {
  * @in:		requests by state, where the state means a list of the domain's (req.h)
  * @busy_peers: the peers that something is under way with
  * @unsent:	so many of them have something that waits to be sent (sendq.h)
- * @watched:	when progress last looked for what does not move [ms]
+ * @survey:	what is told to who asks what it waits for
  * @losing:	what is under way with a peer is being ended
  * @owner:	the process that opened it (base/process.h)
  * @farewell:	how long the close of an endpoint waits for control messages to leave, and that of a
@@ -229,7 +230,7 @@ struct xfer {
 	struct xfer_list in[XFER_STATES_MAX];
 	LIST_HEAD(, xfer_peer) busy_peers;
 	unsigned int unsent;
-	uint64_t watched;
+	struct survey survey;
 	bool losing;
 	pid_t owner;
 	int farewell;
