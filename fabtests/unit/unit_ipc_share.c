@@ -6,6 +6,7 @@
 #include "unit.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -496,6 +497,58 @@ static void test_seen_noise(void **state)
 	expect_descriptors(before);
 }
 
+/* The other end of what this thread reads next; -1: nothing special happens */
+static __thread int amid = -1;
+
+/*
+ * In the place of libc's. Linux looks for a message, and then whether the other end has closed. Both may come in between.
+ * Then it says 0, and has the message the next time.
+ */
+ssize_t recv(int fd, void *buf, size_t len, int flags)
+{
+	static const struct {
+		uint32_t magic, count;
+		uint64_t gone;
+	} answer = {0x7032706c, 1, 1};
+	ssize_t (*const real)(int fd, void *buf, size_t len, int flags) =
+		dlsym(RTLD_NEXT, "recv");
+	const int conn = amid;
+	char question[100];
+
+	amid = -1;
+	if (conn < 0)
+		return real(fd, buf, len, flags);
+	assert_true(real(conn, question, sizeof(question), 0) > 0);
+	assert_int_equal(real(fd, buf, len, flags), -1);
+	assert_int_equal(send(conn, &answer, sizeof answer, MSG_NOSIGNAL), sizeof answer);
+	close(conn);
+	return 0;
+}
+
+/* An answer that comes while it is looked for is not taken for the end. */
+static void test_seen_amid(void **state)
+{
+	const struct ipc_place place = {1, 4096};
+	struct sockaddr_un address;
+	const socklen_t len = name_of(number() + 1, &address);
+	const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	uint64_t gone = 0;
+	int question;
+
+	assert_int_equal(bind(fd, (struct sockaddr *) &address, len), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	question = ipc_share_look(number() + 1, &place, 1);
+	amid = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+	assert_true(question >= 0 && amid >= 0);
+	assert_int_equal(ipc_share_seen(question, 1, &gone), 0);
+	assert_int_equal(gone, 1);
+	/* without an answer it is the end */
+	question = ipc_share_look(number() + 1, &place, 1);
+	close(accept4(fd, NULL, NULL, SOCK_CLOEXEC));
+	assert_int_equal(ipc_share_seen(question, 1, &gone), -FI_EIO);
+	close(fd);
+}
+
 /* After the end nobody answers, until it begins again */
 static void test_stop(void **state)
 {
@@ -517,7 +570,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_silent),     cmocka_unit_test(test_granted),
 		cmocka_unit_test(test_lies),       cmocka_unit_test(test_late),
 		cmocka_unit_test(test_full),       cmocka_unit_test(test_seen),
-		cmocka_unit_test(test_seen_noise), cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_seen_noise), cmocka_unit_test(test_seen_amid),
+		cmocka_unit_test(test_stop),
 	};
 	static const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -93,12 +93,10 @@ union ipc_share_room {
 static int ipc_share_socket(int flags)
 {
 	const struct timeval patience = {.tv_usec = IPC_SHARE_PATIENCE_ASKING};
-	const int ret = room_spare(1);
-	int fd = -1;
+	int fd;
 
-	errno = -ret;
-	if (!ret)
-		fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
+	errno = -room_spare(1);
+	fd = errno ? -1 : socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
 	if (fd < 0)
 		return -1;
 	/* connect() counts as sending; who listens waits in poll() alone */
@@ -369,10 +367,9 @@ static int ipc_share_listen(uint64_t process)
 
 int ipc_share_start(uint64_t process)
 {
-	int ret;
+	int ret = 0;
 
 	process_lock(PROCESS_SHARING);
-	ret = 0;
 	if (ipc_share_fd < 0)
 		ret = retry_due(&ipc_share_retry) ? ipc_share_listen(process) : -FI_EAGAIN;
 	process_unlock(PROCESS_SHARING);
@@ -513,8 +510,11 @@ int ipc_share_look(uint64_t process, const struct ipc_place *places, uint32_t co
 int ipc_share_seen(int conn, uint32_t count, uint64_t *gone)
 {
 	struct ipc_share_seen seen;
-	const ssize_t len = recv(conn, &seen, sizeof seen, MSG_DONTWAIT | MSG_TRUNC);
+	ssize_t len = recv(conn, &seen, sizeof seen, MSG_DONTWAIT | MSG_TRUNC);
 
+	/* Linux looks for an answer, and then for the end: both may have come in between */
+	if (!len)
+		len = recv(conn, &seen, sizeof seen, MSG_DONTWAIT | MSG_TRUNC);
 	if (len < 0 && (errno == EAGAIN || errno == EINTR))
 		return -FI_EAGAIN;
 	close(conn);
