@@ -628,12 +628,13 @@ part_hosts() {
 # The last commit that spoke wire version 8, as release 1.0.0 does
 old_commit=58a796a
 
-# build_old DIR: its plugins, in DIR/build/.libs, and what measures, in DIR/build/fabtests
+# build_old DIR: its plugins, in DIR/build/.libs, and programs, in DIR/build/fabtests
 build_old() {
 	rm -rf "$1" && mkdir -p "$1/build" &&
 		git -C "$top" archive "$old_commit" | tar -C "$1" -xf - && "$1/autogen.sh" &&
 		(cd "$1/build" && run_configure "$1" --disable-dependency-tracking) &&
-		make -C "$1/build" -j "$jobs" libp2p-fi.la libp2p_hook-fi.la fabtests/fi_p2p_{bw,pingpong}
+		make -C "$1/build" -j "$jobs" libp2p-fi.la libp2p_hook-fi.la fabtests/fi_p2p_{bw,pingpong,xpu} \
+			fabtests/cudaemu/lib/libcuda.so.1
 }
 
 part_skew() {
