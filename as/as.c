@@ -23,6 +23,9 @@
 #define AS_CORE "tcp;ofi_rxm"
 #define AS_TOP ";ofi_p2p"
 
+/* Begins the names of providers that libfabric puts over others: ofi_p2p itself, ofi_rxm */
+#define AS_UTILITY "ofi_"
+
 /* Flags of fi_getinfo() that libfabric keeps for itself: utility providers look for a core */
 #define AS_INTERNAL (7ULL << 58)
 
@@ -290,6 +293,18 @@ static int as_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, vo
 
 /* ---- the variable ---- */
 
+/* Is that a part of @core? It would be asked for itself, without an end. */
+static bool as_below(const char *core, const char *name, size_t len)
+{
+	for (size_t part;; core += part + 1) {
+		part = strcspn(core, ";");
+		if (part == len && !strncasecmp(core, name, len))
+			return true;
+		if (!core[part])
+			return false;
+	}
+}
+
 /* False: nothing is to be offered, as the variable is not set, or wrong */
 static bool as_read(const char *text)
 {
@@ -300,7 +315,8 @@ static bool as_read(const char *text)
 		return false;
 	core = core ? core + 1 : AS_CORE;
 	if (len >= sizeof as.name || !len || strcspn(text, ";:,^") < len || !*core ||
-	    strlen(core) + sizeof AS_TOP > sizeof as.core || !strncasecmp(text, core, len)) {
+	    strlen(core) + sizeof AS_TOP > sizeof as.core ||
+	    !strncasecmp(text, AS_UTILITY, strlen(AS_UTILITY)) || as_below(core, text, len)) {
 		FI_WARN(&as_provider, FI_LOG_CORE,
 			AS_VARIABLE
 			"=%s: use no, or the name of a provider that is not below ofi_p2p, such as efa, "

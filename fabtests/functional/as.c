@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * fi_p2p_as: a program that looks for "efa" alone, and for domains whose names end in "-rdm", finds ofi_p2p there with
- * FI_P2P_AS. It asks for a domain by its name, and opens all that takes an info.
+ * FI_P2P_AS. It asks for a domain by its name, and opens all that takes an info. Names below ofi_p2p are refused.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "ft_test.h"
 
@@ -26,6 +28,25 @@ static struct fi_info *hints_for(const struct ft_proc *proc, const char *domain)
 	hints->fabric_attr->prov_name = strdup(NAME);
 	hints->domain_attr->name = domain ? strdup(domain) : NULL;
 	return hints;
+}
+
+/* In a process of its own: libfabric reads the variable once. Is the provider of the test still there? */
+static int refused(const struct ft_proc *proc, const char *value)
+{
+	struct fi_info *hints, *list;
+	pid_t child = fork();
+	int status;
+
+	if (!child) {
+		setenv("FI_P2P_AS", value, 1);
+		hints = hints_for(proc, NULL);
+		free(hints->fabric_attr->prov_name);
+		hints->fabric_attr->prov_name = strdup(proc->opts.prov);
+		_exit(!!fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &list));
+	}
+	FT_CHECK(waitpid(child, &status, 0) == child && !status,
+		 "FI_P2P_AS=%s: no provider %s; status 0x%x", value, proc->opts.prov, status);
+	return 0;
 }
 
 static int names_are(const struct fi_info *info)
@@ -89,6 +110,9 @@ static int run(struct ft_proc *proc)
 	struct fi_info *hints, *list, *again;
 	int ret;
 
+	FT_TRY(refused(proc, "ofi_p2p"));
+	FT_TRY(refused(proc, "ofi_rxm"));
+	FT_TRY(refused(proc, "tcp=ofi_rxm;tcp"));
 	snprintf(value, sizeof(value), NAME "=%s", proc->opts.prov);
 	setenv("FI_P2P_AS", value, 1);
 	hints = hints_for(proc, NULL);
