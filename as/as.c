@@ -39,6 +39,11 @@ struct as_shape {
 
 static const struct as_shape as_shapes[] = {{"efa", "-rdm"}};
 
+/* A domain's table has more entries in later releases, which some inline functions call without a look at its size. */
+#define AS_ROOM 32
+
+typedef ssize_t (*as_entry)(void);
+
 /**
  * struct as_fabric_ops - what a fabric of ours calls, instead of @real.
  * struct as_domain_ops - the same of a domain. Objects of a kind share these, for as long as the process lives.
@@ -49,7 +54,11 @@ struct as_fabric_ops {
 };
 
 struct as_domain_ops {
-	struct fi_ops_domain ops, *real;
+	union {
+		struct fi_ops_domain ops;
+		as_entry entry[AS_ROOM];
+	};
+	struct fi_ops_domain *real;
 	struct as_domain_ops *next;
 };
 
@@ -169,6 +178,12 @@ static int as_endpoint2(struct fid_domain *domain, struct fi_info *info, struct 
 	return as_domain_real(domain)->endpoint2(domain, &own.info, ep, flags, context);
 }
 
+/* Stands for functions of any arguments */
+static ssize_t as_no_entry(void)
+{
+	return -FI_ENOSYS;
+}
+
 /* The calls that go through here, of domains whose own are @real; NULL for want of memory */
 static struct fi_ops_domain *as_domain_ops(struct fi_ops_domain *real)
 {
@@ -178,9 +193,12 @@ static struct fi_ops_domain *as_domain_ops(struct fi_ops_domain *real)
 	for (ops = as.domains; ops && ops->real != real; ops = ops->next)
 		;
 	if (!ops && (ops = calloc(1, sizeof *ops))) {
-		const size_t size = real->size < sizeof ops->ops ? real->size : sizeof ops->ops;
+		const size_t size =
+			real->size < sizeof ops->entry ? real->size : sizeof ops->entry;
 
-		memcpy(&ops->ops, real, size);
+		memcpy(ops->entry, real, size);
+		for (size_t i = size / sizeof ops->entry[0]; i < AS_ROOM; i++)
+			ops->entry[i] = as_no_entry;
 		ops->ops.size = size;
 		ops->ops.endpoint = as_endpoint;
 		ops->ops.scalable_ep = as_scalable_ep;
