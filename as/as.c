@@ -256,15 +256,6 @@ static int as_domain2(struct fid_fabric *fabric, struct fi_info *info,
 			      domain);
 }
 
-static int as_passive_ep(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep,
-			 void *context)
-{
-	struct as_info own;
-
-	as_info_own(&own, info);
-	return as_fabric_real(fabric)->passive_ep(fabric, &own.info, pep, context);
-}
-
 static struct fi_ops_fabric *as_fabric_ops(struct fi_ops_fabric *real)
 {
 	struct as_fabric_ops *ops;
@@ -278,7 +269,6 @@ static struct fi_ops_fabric *as_fabric_ops(struct fi_ops_fabric *real)
 		memcpy(&ops->ops, real, size);
 		ops->ops.size = size;
 		ops->ops.domain = as_domain;
-		ops->ops.passive_ep = as_passive_ep;
 		if (size > offsetof(struct fi_ops_fabric, domain2) && real->domain2)
 			ops->ops.domain2 = as_domain2;
 		ops->real = real;
