@@ -49,6 +49,8 @@ struct gin_req;
  * @moves:	bytes are to be moved, and have not been yet
  * @value:	of its signal, which is to be added to the word at @word, if it @signals
  * @strong:	after all bytes that are before it in @lane
+ * @number:	in the order in which they were asked for: its own, or the least of @added
+ * @begun:	its signal is under way
  * @added:	requests whose signals this one's has taken along
  * @reported:	it has ended
  * @looked:	the turn of its port when it was tested last
@@ -62,7 +64,9 @@ struct gin_req {
 	bool moves;
 	bool signals;
 	bool strong;
+	bool begun;
 	bool reported;
+	unsigned int number;
 	unsigned int looked;
 	int err;
 	struct gin_place near;
@@ -79,13 +83,15 @@ struct gin_req {
 /**
  * struct gin_lane - what is under way with a rank in a context.
  * @reqs:	in their order, those whose bytes move, or that wait for others' bytes
- * @held:	signals that wait until fewer are under way
- * @signals:	how many are
+ * @signals:	signals that are under way, and behind them those that wait until fewer are
+ * @begun:	how many are under way
+ * @asked:	how many requests there were
  */
 struct gin_lane {
 	TAILQ_HEAD(gin_reqs, gin_req) reqs;
-	struct gin_reqs held;
-	unsigned int signals;
+	struct gin_reqs signals;
+	unsigned int begun;
+	unsigned int asked;
 };
 
 struct gin_batch {
@@ -284,6 +290,7 @@ static struct gin_req *gin_req_new(struct gin_ctx *ctx, int context,
 	req->coll = coll;
 	req->lane = &ctx->lanes[(uint32_t) context * coll->nranks + asked->rank];
 	req->value_desc = desc;
+	req->number = req->lane->asked++;
 	req->looked = coll->port->turns;
 	TAILQ_INSERT_TAIL(&req->lane->reqs, req, entry);
 	return req;
@@ -330,30 +337,44 @@ static void gin_signal_done(struct fabric_op *op)
 		gin_req_end(added);
 	}
 	req->err = op->err;
+	TAILQ_REMOVE(&lane->signals, req, entry);
 	gin_req_end(req);
-	lane->signals--;
+	lane->begun--;
 	gin_lane_move(lane);
 }
 
-/* Begins the first signal that is held, with all that are held for its word */
-static void gin_lane_signal(struct gin_lane *lane)
+/* Was @req asked for before @other? */
+static bool gin_req_before(const struct gin_req *req, const struct gin_req *other)
 {
-	struct gin_req *first = TAILQ_FIRST(&lane->held), *at, *next;
+	return (int) (req->number - other->number) < 0;
+}
 
+/* Begins the first signal that waits, with all that wait for its word. False: none waits, or enough are under way */
+static bool gin_lane_signal(struct gin_lane *lane)
+{
+	struct gin_req *first, *at, *next;
+
+	for (first = TAILQ_FIRST(&lane->signals); first && first->begun;)
+		first = TAILQ_NEXT(first, entry);
+	if (!first || lane->begun == GIN_SIGNALS)
+		return false;
 	STAILQ_INIT(&first->added);
 	for (at = TAILQ_NEXT(first, entry); at; at = next) {
 		next = TAILQ_NEXT(at, entry);
 		if (at->word.mr != first->word.mr || at->word.off != first->word.off)
 			continue;
 		first->value += at->value;
-		TAILQ_REMOVE(&lane->held, at, entry);
+		if (gin_req_before(at, first))
+			first->number = at->number;
+		TAILQ_REMOVE(&lane->signals, at, entry);
 		STAILQ_INSERT_TAIL(&first->added, at, free);
 	}
-	TAILQ_REMOVE(&lane->held, first, entry);
-	lane->signals++;
+	lane->begun++;
+	first->begun = true;
 	first->op.begin = gin_signal_begin;
 	first->op.done = gin_signal_done;
 	fabric_op_post(first->coll->port, &first->op);
+	return true;
 }
 
 /* A request whose bytes have been moved, and all that it tells of, leaves its order: it ends, or its signal is next. */
@@ -366,12 +387,17 @@ static void gin_req_leave(struct gin_req *req)
 	if (!req->signals || req->err)
 		gin_req_end(req);
 	else
-		TAILQ_INSERT_TAIL(&req->lane->held, req, entry);
+		TAILQ_INSERT_TAIL(&req->lane->signals, req, entry);
 }
 
-static bool gin_lane_signals(const struct gin_lane *lane)
+/* Are there signals that were asked for before @req? */
+static bool gin_signals_before(const struct gin_req *req)
 {
-	return lane->signals || !TAILQ_EMPTY(&lane->held);
+	const struct gin_req *at = TAILQ_FIRST(&req->lane->signals);
+
+	while (at && !gin_req_before(at, req))
+		at = TAILQ_NEXT(at, entry);
+	return at;
 }
 
 /* Requests leave that waited for others: a flush for all that is before it, strong signals for bytes alone. */
@@ -380,10 +406,10 @@ static void gin_lane_move(struct gin_lane *lane)
 	struct gin_req *first;
 
 	while ((first = TAILQ_FIRST(&lane->reqs)) && !first->moves &&
-	       (first->signals || !gin_lane_signals(lane)))
+	       (first->signals || !gin_signals_before(first)))
 		gin_req_leave(first);
-	while (lane->signals < GIN_SIGNALS && !TAILQ_EMPTY(&lane->held))
-		gin_lane_signal(lane);
+	while (gin_lane_signal(lane))
+		;
 }
 
 /* No bytes are left to move. */
@@ -556,7 +582,7 @@ int gin_ctx_open(struct gin_coll *coll, int count, struct gin_ctx **made)
 	ctx->count = count;
 	for (size_t i = 0; i < lanes; i++) {
 		TAILQ_INIT(&ctx->lanes[i].reqs);
-		TAILQ_INIT(&ctx->lanes[i].held);
+		TAILQ_INIT(&ctx->lanes[i].signals);
 	}
 	LIST_INSERT_HEAD(&coll->ctxs, ctx, entry);
 	*made = ctx;
@@ -571,7 +597,7 @@ void gin_ctx_close(struct gin_ctx *ctx)
 
 	gin_lock(ctx->coll);
 	while (empty < lanes && TAILQ_EMPTY(&ctx->lanes[empty].reqs) &&
-	       !gin_lane_signals(&ctx->lanes[empty]))
+	       TAILQ_EMPTY(&ctx->lanes[empty].signals))
 		empty++;
 	gin_unlock(ctx->coll);
 	if (empty < lanes)

@@ -434,6 +434,27 @@ static int weak(struct world *w)
 	return meet(w);
 }
 
+/* A flush ends although weak signals behind it never cease. */
+static int flush_amid(struct world *w)
+{
+	const int ranks = w->proc->ranks, next = (w->proc->rank + 1) % ranks;
+	void *reqs[DEPTH], *flush;
+	int done = 0;
+
+	for (size_t i = 0; i < DEPTH * DEPTH; i++) {
+		if (i >= DEPTH)
+			FT_TRY(finish(w, &reqs[i % DEPTH], 1));
+		FT_TRY(put(w, 0, next, 0, 1, false, &reqs[i % DEPTH]));
+		if (i == DEPTH)
+			w->rma->iflush(w->ctx, 0, w->data_mr, (uint32_t) next, &flush);
+		if (i >= DEPTH && !done)
+			FT_TRY(check(w->rma->test(w->coll, flush, &done), "test"));
+	}
+	FT_CHECK(done, "a flush waits for what is behind it");
+	w->expected[(next + 2 * ranks - 2) % ranks] += DEPTH * DEPTH;
+	return finish(w, reqs, DEPTH);
+}
+
 static int register_one(struct world *w, void *addr, size_t size, int type, uint64_t flags,
 			void **mr)
 {
@@ -562,6 +583,8 @@ static int puts_of(struct world *w)
 	FT_TRY(values(w));
 	if (w->rma)
 		FT_TRY(weak(w));
+	if (w->rma)
+		FT_TRY(flush_amid(w));
 	if (w->rma)
 		FT_TRY(left(w));
 	return close_all(w, ctx);
