@@ -10,11 +10,14 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#define P2P_LOCK_PASSES 1024
+
 struct p2p_lock {
 	pthread_mutex_t mutex;
 	bool shared; /* several threads may come, so the mutex is taken */
 	bool held;
 	unsigned int wanted; /* threads that wait for it */
+	unsigned int passed; /* times that others went first */
 #ifndef NDEBUG
 	pthread_t owner; /* who holds it */
 #endif
@@ -25,7 +28,7 @@ static inline void p2p_lock_init(struct p2p_lock *lock, bool shared)
 	pthread_mutex_init(&lock->mutex, NULL);
 	lock->shared = shared;
 	lock->held = false;
-	lock->wanted = 0;
+	lock->wanted = lock->passed = 0;
 }
 
 static inline void p2p_lock_fini(struct p2p_lock *lock)
@@ -62,12 +65,16 @@ static inline bool p2p_lock_try(struct p2p_lock *lock)
 
 /*
  * The same, unless a thread has it or waits for it; false then. For who looks again and again: a mutex is not fair, and such
- * a thread would keep others from it.
+ * a thread would keep others from it. Nor do they keep it out: once in P2P_LOCK_PASSES times it waits.
  */
 static inline bool p2p_lock_poll(struct p2p_lock *lock)
 {
-	if (lock->shared)
-		return !__atomic_load_n(&lock->wanted, __ATOMIC_RELAXED) && p2p_lock_try(lock);
+	if (lock->shared && !__atomic_load_n(&lock->wanted, __ATOMIC_RELAXED) &&
+	    p2p_lock_try(lock))
+		return true;
+	if (lock->shared &&
+	    __atomic_add_fetch(&lock->passed, 1, __ATOMIC_RELAXED) % P2P_LOCK_PASSES)
+		return false;
 	p2p_lock_take(lock);
 	return true;
 }
