@@ -335,8 +335,10 @@ static bool as_read(const char *text)
 	snprintf(as.name, sizeof as.name, "%.*s", (int) len, text);
 	snprintf(as.core, sizeof as.core, "%s%s", core, strstr(core, AS_TOP) ? "" : AS_TOP);
 	for (size_t i = 0; i < sizeof as_shapes / sizeof as_shapes[0]; i++)
-		if (!strcasecmp(as.name, as_shapes[i].name))
+		if (!strcasecmp(as.name, as_shapes[i].name)) {
+			strcpy(as.name, as_shapes[i].name);
 			as.suffix = as_shapes[i].suffix;
+		}
 	return true;
 }
 
