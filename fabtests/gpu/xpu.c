@@ -332,7 +332,8 @@ static int refuse_host(struct xpu_side *side)
 {
 	unsigned char share[FI_P2P_XPU_SHARE];
 	size_t len = sizeof(share);
-	int ret = side->xpu->mr_share(side->in.mr, share, &len);
+	int ret = xpu_side_shares(side) ? side->xpu->mr_share(side->in.mr, share, &len)
+					: -FI_EOPNOTSUPP;
 
 	FT_CHECK(ret == -FI_EOPNOTSUPP, "kernels are to map memory of the host: %d", ret);
 	return 0;

@@ -181,6 +181,11 @@ int xpu_side_open(struct xpu_side *side, struct ft_proc *proc, uint64_t flags, s
 	return xpu_side_share(side);
 }
 
+bool xpu_side_shares(const struct xpu_side *side)
+{
+	return side->xpu->size > offsetof(struct fi_p2p_xpu_ops, mr_share);
+}
+
 /* Exchanges what the others need to map @buf, and maps the peer's for target @number. @can: they can be mapped */
 static int map(struct xpu_side *side, const struct ft_buf *buf, uint32_t number, bool *can)
 {
@@ -189,7 +194,8 @@ static int map(struct xpu_side *side, const struct ft_buf *buf, uint32_t number,
 		size_t len;
 		unsigned char bytes[FI_P2P_XPU_SHARE];
 	} mine = {.len = sizeof(mine.bytes)}, theirs;
-	int ret = side->xpu->mr_share(buf->mr, mine.bytes, &mine.len);
+	int ret = xpu_side_shares(side) ? side->xpu->mr_share(buf->mr, mine.bytes, &mine.len)
+					: -FI_EOPNOTSUPP;
 
 	FT_CHECK(!ret || ret == -FI_EOPNOTSUPP, "mr_share: %d", ret);
 	*can = !ret;

@@ -61,6 +61,8 @@ int xpu_side_target(struct xpu_side *side, const struct ft_buf *buf, uint64_t ad
 /** xpu_side_target_of() - the same for the memory of @rank */
 int xpu_side_target_of(struct xpu_side *side, int rank, const struct ft_buf *buf, uint64_t addr,
 		       uint64_t key, uint32_t *number);
+/** xpu_side_shares() - are there mr_share() and target_map()? Plugins of 1.0.0 lack them. */
+bool xpu_side_shares(const struct xpu_side *side);
 /**
  * xpu_side_map() - let kernels store to the peer's memory themselves: all of its targets so far, if those are these two
  * @can:	false: the GPU cannot reach it
