@@ -297,7 +297,7 @@ installed_files='
 	lib/libfabric/libp2p_hook-fi.so
 	lib/libp2p-buffer.so
 	lib/libp2p-buffer.so.0
-	lib/libp2p-buffer.so.0.0.0
+	lib/libp2p-buffer.so.0.0.1
 	lib/pkgconfig/libfabric-p2p.pc
 	include/rdma/fi_ext_p2p.h
 	include/rdma/fi_p2p_buffer.h
