@@ -39,34 +39,29 @@ struct as_shape {
 
 static const struct as_shape as_shapes[] = {{"efa", "-rdm"}};
 
-/* A domain's table has more entries in later releases, which some inline functions call without a look at its size. */
+/* Tables have more entries in later releases, which some inline functions call without a look at the size. */
 #define AS_ROOM 32
 
 typedef ssize_t (*as_entry)(void);
 
 /**
- * struct as_fabric_ops - what a fabric of ours calls, instead of @real.
- * struct as_domain_ops - the same of a domain. Objects of a kind share these, for as long as the process lives.
+ * struct as_table - the calls of objects whose own are at @real: those with an info go through here. Objects share it, for as
+ * long as the process lives.
  */
-struct as_fabric_ops {
-	struct fi_ops_fabric ops, *real;
-	struct as_fabric_ops *next;
-};
-
-struct as_domain_ops {
+struct as_table {
 	union {
-		struct fi_ops_domain ops;
+		struct fi_ops_fabric fabric;
+		struct fi_ops_domain domain;
 		as_entry entry[AS_ROOM];
 	};
-	struct fi_ops_domain *real;
-	struct as_domain_ops *next;
+	void *real;
+	struct as_table *next;
 };
 
 static struct {
 	char name[64], core[128];
 	const char *suffix;
-	struct as_fabric_ops *fabrics;
-	struct as_domain_ops *domains;
+	struct as_table *tables;
 	pthread_mutex_t lock;
 } as = {.suffix = "", .lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -144,11 +139,45 @@ static int as_getinfo(uint32_t version, const char *node, const char *service, u
 	return ret;
 }
 
+/* ---- tables ---- */
+
+/* Stands for functions of any arguments */
+static ssize_t as_no_entry(void)
+{
+	return -FI_ENOSYS;
+}
+
+/* The table for objects whose own is @real, of @size bytes, with what @own puts there. NULL: there is no memory */
+static struct as_table *as_table_of(void *real, size_t size,
+				    void (*own)(struct as_table *table))
+{
+	struct as_table *table;
+
+	pthread_mutex_lock(&as.lock);
+	for (table = as.tables; table && table->real != real; table = table->next)
+		;
+	if (!table && (table = calloc(1, sizeof *table))) {
+		if (size > sizeof table->entry)
+			size = sizeof table->entry;
+		memcpy(table->entry, real, size);
+		/* which all tables begin with */
+		table->domain.size = size;
+		for (size_t i = size / sizeof table->entry[0]; i < AS_ROOM; i++)
+			table->entry[i] = as_no_entry;
+		own(table);
+		table->real = real;
+		table->next = as.tables;
+		as.tables = table;
+	}
+	pthread_mutex_unlock(&as.lock);
+	return table;
+}
+
 /* ---- domains ---- */
 
 static struct fi_ops_domain *as_domain_real(const struct fid_domain *domain)
 {
-	return AS_MEMBER(domain->ops, struct as_domain_ops, ops)->real;
+	return AS_MEMBER(domain->ops, struct as_table, domain)->real;
 }
 
 static int as_endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
@@ -178,52 +207,28 @@ static int as_endpoint2(struct fid_domain *domain, struct fi_info *info, struct 
 	return as_domain_real(domain)->endpoint2(domain, &own.info, ep, flags, context);
 }
 
-/* Stands for functions of any arguments */
-static ssize_t as_no_entry(void)
+static void as_domain_own(struct as_table *table)
 {
-	return -FI_ENOSYS;
-}
+	struct fi_ops_domain *ops = &table->domain;
 
-/* The calls that go through here, of domains whose own are @real; NULL for want of memory */
-static struct fi_ops_domain *as_domain_ops(struct fi_ops_domain *real)
-{
-	struct as_domain_ops *ops;
-
-	pthread_mutex_lock(&as.lock);
-	for (ops = as.domains; ops && ops->real != real; ops = ops->next)
-		;
-	if (!ops && (ops = calloc(1, sizeof *ops))) {
-		const size_t size =
-			real->size < sizeof ops->entry ? real->size : sizeof ops->entry;
-
-		memcpy(ops->entry, real, size);
-		for (size_t i = size / sizeof ops->entry[0]; i < AS_ROOM; i++)
-			ops->entry[i] = as_no_entry;
-		ops->ops.size = size;
-		ops->ops.endpoint = as_endpoint;
-		ops->ops.scalable_ep = as_scalable_ep;
-		if (size > offsetof(struct fi_ops_domain, endpoint2) && real->endpoint2)
-			ops->ops.endpoint2 = as_endpoint2;
-		ops->real = real;
-		ops->next = as.domains;
-		as.domains = ops;
-	}
-	pthread_mutex_unlock(&as.lock);
-	return ops ? &ops->ops : NULL;
+	ops->endpoint = as_endpoint;
+	ops->scalable_ep = as_scalable_ep;
+	if (ops->size > offsetof(struct fi_ops_domain, endpoint2) && ops->endpoint2)
+		ops->endpoint2 = as_endpoint2;
 }
 
 static int as_domain_take(int ret, struct fid_domain **domain)
 {
-	struct fi_ops_domain *ops;
+	struct as_table *table;
 
 	if (ret)
 		return ret;
-	ops = as_domain_ops((*domain)->ops);
-	if (!ops) {
+	table = as_table_of((*domain)->ops, (*domain)->ops->size, as_domain_own);
+	if (!table) {
 		fi_close(&(*domain)->fid);
 		return -FI_ENOMEM;
 	}
-	(*domain)->ops = ops;
+	(*domain)->ops = &table->domain;
 	return 0;
 }
 
@@ -231,7 +236,7 @@ static int as_domain_take(int ret, struct fid_domain **domain)
 
 static struct fi_ops_fabric *as_fabric_real(const struct fid_fabric *fabric)
 {
-	return AS_MEMBER(fabric->ops, struct as_fabric_ops, ops)->real;
+	return AS_MEMBER(fabric->ops, struct as_table, fabric)->real;
 }
 
 static int as_domain(struct fid_fabric *fabric, struct fi_info *info,
@@ -256,33 +261,19 @@ static int as_domain2(struct fid_fabric *fabric, struct fi_info *info,
 			      domain);
 }
 
-static struct fi_ops_fabric *as_fabric_ops(struct fi_ops_fabric *real)
+static void as_fabric_own(struct as_table *table)
 {
-	struct as_fabric_ops *ops;
+	struct fi_ops_fabric *ops = &table->fabric;
 
-	pthread_mutex_lock(&as.lock);
-	for (ops = as.fabrics; ops && ops->real != real; ops = ops->next)
-		;
-	if (!ops && (ops = calloc(1, sizeof *ops))) {
-		const size_t size = real->size < sizeof ops->ops ? real->size : sizeof ops->ops;
-
-		memcpy(&ops->ops, real, size);
-		ops->ops.size = size;
-		ops->ops.domain = as_domain;
-		if (size > offsetof(struct fi_ops_fabric, domain2) && real->domain2)
-			ops->ops.domain2 = as_domain2;
-		ops->real = real;
-		ops->next = as.fabrics;
-		as.fabrics = ops;
-	}
-	pthread_mutex_unlock(&as.lock);
-	return ops ? &ops->ops : NULL;
+	ops->domain = as_domain;
+	if (ops->size > offsetof(struct fi_ops_fabric, domain2) && ops->domain2)
+		ops->domain2 = as_domain2;
 }
 
 static int as_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context)
 {
 	struct fi_fabric_attr own = *attr;
-	struct fi_ops_fabric *ops;
+	struct as_table *table;
 	int ret;
 
 	own.prov_name = as.core;
@@ -290,12 +281,12 @@ static int as_fabric(struct fi_fabric_attr *attr, struct fid_fabric **fabric, vo
 	ret = fi_fabric(&own, fabric, context);
 	if (ret)
 		return ret;
-	ops = as_fabric_ops((*fabric)->ops);
-	if (!ops) {
+	table = as_table_of((*fabric)->ops, (*fabric)->ops->size, as_fabric_own);
+	if (!table) {
 		fi_close(&(*fabric)->fid);
 		return -FI_ENOMEM;
 	}
-	(*fabric)->ops = ops;
+	(*fabric)->ops = &table->fabric;
 	return 0;
 }
 
