@@ -27,6 +27,7 @@ enum which { PROXY, HOST, EPS };
 #define SIZE (4 * SLOT)
 #define WORDS 64
 #define BURST 200
+#define VALUES 50
 
 struct name {
 	char bytes[NAME_ROOM];
@@ -509,12 +510,16 @@ static int fetched(struct world *w, struct amo amo, uint64_t expected)
 
 static int words(struct world *w)
 {
-	for (size_t i = 0; i < BURST; i++)
-		FT_TRY(value(w, HOST, 1 + i % 8, i));
+	/* what is put to one word has no order without a quiet between */
+	for (size_t i = 0; i < BURST; i++) {
+		if (i % VALUES == 0)
+			FT_TRY(quiet(w, HOST));
+		FT_TRY(value(w, HOST, 10 + i % VALUES, i));
+	}
 	FT_TRY(quiet(w, HOST));
 	FT_TRY(ft_meet_all(w->proc));
-	for (size_t i = BURST - 8; i < BURST; i++)
-		FT_TRY(word_is(w, 1 + i % 8, i));
+	for (size_t i = BURST - VALUES; i < BURST; i++)
+		FT_TRY(word_is(w, 10 + i % VALUES, i));
 	FT_TRY(ft_meet_all(w->proc));
 	FT_TRY(atomic(w, HOST, (struct amo){.op = FI_ATOMIC_WRITE, .word = 9, .operand = 40}));
 	FT_TRY(quiet(w, HOST));
