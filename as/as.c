@@ -3,7 +3,7 @@
  * libp2p_as-fi.so: ofi_p2p under another provider's name, for programs that look for that name alone. FI_P2P_AS=efa has
  * fi_getinfo() offer "efa", which is ofi_p2p over tcp;ofi_rxm; FI_P2P_AS='efa=net' names another core provider.
  *
- * All objects are ofi_p2p's. Only what has an info goes through here: that has names, and ofi_p2p needs its own.
+ * All objects are ofi_p2p's. Only calls with an info go through here: an info has names, and ofi_p2p needs its own.
  */
 #include <pthread.h>
 #include <stdbool.h>

@@ -114,8 +114,8 @@ static bool hidden_copies(void)
 #define HIDDEN_PATIENCE 10
 
 /*
- * Ranks without this library, of nodes with an older release, never answer. They do not take a call that does not block for one
- * of their own.
+ * Ranks without this library, of nodes with an older release, never answer. Their own calls, which block, do not match this
+ * one.
  */
 static int hidden_ask_world(int said[3])
 {

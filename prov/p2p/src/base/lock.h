@@ -64,17 +64,17 @@ static inline bool p2p_lock_try(struct p2p_lock *lock)
 }
 
 /*
- * The same, unless a thread has it or waits for it; false then. For who looks again and again: a mutex is not fair, and such
- * a thread would keep others from it. Nor do they keep it out: once in P2P_LOCK_PASSES times it waits.
+ * The same, unless a thread has it or waits for it; false then. For threads that look again and again: a mutex is not fair,
+ * so such a thread would keep others from it. Once in P2P_LOCK_PASSES times it waits, so they do not keep it out either.
  */
 static inline bool p2p_lock_poll(struct p2p_lock *lock)
 {
-	if (lock->shared && !__atomic_load_n(&lock->wanted, __ATOMIC_RELAXED) &&
-	    p2p_lock_try(lock))
-		return true;
-	if (lock->shared &&
-	    __atomic_add_fetch(&lock->passed, 1, __ATOMIC_RELAXED) % P2P_LOCK_PASSES)
-		return false;
+	if (lock->shared) {
+		if (!__atomic_load_n(&lock->wanted, __ATOMIC_RELAXED) && p2p_lock_try(lock))
+			return true;
+		if (__atomic_add_fetch(&lock->passed, 1, __ATOMIC_RELAXED) % P2P_LOCK_PASSES)
+			return false;
+	}
 	p2p_lock_take(lock);
 	return true;
 }

@@ -2,9 +2,9 @@
 /*
  * What a domain waits for, told to fi_p2p_info --waiting.
  *
- * Each domain has a page, a memory file as a board is. Who may look into the process (ptrace(2), PTRACE_MODE_READ) finds
- * it in /proc/PID/fd, maps it and asks. Progress sees that where it looks after what does not move, and writes what is
- * under way. So only the application's own calls read the engine's lists. While nobody asks, that costs a load now and then.
+ * Each domain has a page, a memory file as a board is. A program that may look into the process (ptrace(2),
+ * PTRACE_MODE_READ) finds it in /proc/PID/fd, maps it and asks. Progress sees the question where it looks after what does not
+ * move, and writes what is under way. So only calls of the application read the engine's lists. Else it costs a load at times.
  */
 #ifndef P2P_SURVEY_H
 #define P2P_SURVEY_H
