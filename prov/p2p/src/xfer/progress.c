@@ -34,24 +34,27 @@ static bool xfer_cq_full(const struct xfer_cq *cq)
 	return cq->count && cell_scarce(&cq->xfer->cells);
 }
 
-/*
- * Looks after what does not move, every XFER_WATCH [ms]. If this process was held up for longer, peers had no
- * longer to be heard.
- */
+/* Looks after what does not move. If this process was held up, peers had no longer to be heard. */
+static void xfer_watch(struct xfer *xfer, uint64_t now)
+{
+	const uint64_t passed = P2P_MIN(now - xfer->survey.looked, XFER_LOOK_MAX);
+
+	survey_look(xfer, now);
+	ipc_tend(&xfer->ipc, !xfer->copies.pending);
+	XFER_PROTO_EACH(xfer, watch, xfer, (unsigned int) passed);
+}
+
+/* Has xfer_watch() look every XFER_WATCH [ms], as long as there may be something. */
 static void xfer_progress_watch(struct xfer *xfer)
 {
-	uint64_t now, passed;
+	uint64_t now;
 
 	if (!xfer_busy(xfer) && !xfer->open && LIST_EMPTY(&xfer->busy_peers) &&
 	    !ipc_keeps(&xfer->ipc) && !survey_asked(&xfer->survey))
 		return;
 	now = clock_coarse_ms();
-	passed = now - xfer->survey.looked;
-	if (passed < XFER_WATCH)
-		return;
-	survey_look(xfer, now);
-	ipc_tend(&xfer->ipc, !xfer->copies.pending);
-	XFER_PROTO_EACH(xfer, watch, xfer, (unsigned int) P2P_MIN(passed, XFER_LOOK_MAX));
+	if (now - xfer->survey.looked >= XFER_WATCH)
+		xfer_watch(xfer, now);
 }
 
 /* Reads all queues of the domain, and moves on copies, protocols and what waits to be sent. */
