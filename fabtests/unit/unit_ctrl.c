@@ -36,13 +36,19 @@ static void stop(void)
 static void ask(fi_addr_t addr, uint64_t id, size_t len)
 {
 	static uint8_t payload[WIRE_PAYLOAD_MAX];
-	struct wire_msg msg = {.type = WIRE_WRITE, .id = id, .len = len};
+	struct wire_msg msg = {
+		.type = WIRE_WRITE,
+		.id = id,
+		.len = len,
+		.front = true,
+		.among = true,
+	};
 
 	memset(payload, (int) id, len);
 	msg.payload = payload;
 	msg.payload_len = len;
 	p2p_lock_take(&fake_xfer.lock);
-	assert_int_equal(ctrl_ask_among(xfer_peer_get(&ep, addr), &msg), 0);
+	assert_int_equal(ctrl_tell(xfer_peer_get(&ep, addr), &msg), 0);
 	p2p_lock_drop(&fake_xfer.lock);
 }
 

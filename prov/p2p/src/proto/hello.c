@@ -186,8 +186,10 @@ static void hello_tell(struct xfer_peer *peer, uint32_t flags)
 
 	if (flags & WIRE_BOARD)
 		hello_add_board(peer, &msg);
+	msg.front = true;
 	if (msg.flags & (WIRE_BOARD | WIRE_READS))
-		ctrl_ask(peer, &msg);
+		ctrl_tell(peer, &msg);
+	msg.front = false;
 	if (msg.flags & WIRE_BOARD && hello_left_notes(peer) && !xfer_peer_one_way(peer))
 		ctrl_tell(peer, &msg);
 }
@@ -236,7 +238,7 @@ static int hello_ask(struct xfer_peer *peer, uint64_t time)
 		msg.grant = xfer_token_new(ep->xfer);
 	ret = xfer_peer_admit(peer, msg.grant);
 	if (!ret)
-		ret = time ? ctrl_answer(via, to, &msg, time) : ctrl_send(via, to, &msg);
+		ret = time ? ctrl_answer(via, to, &msg, time) : ctrl_send(via, to, &msg, 0);
 	/* what a peer that is known hears goes on to go the way that it has named */
 	if (ret || peer->open)
 		return ret;
@@ -571,7 +573,9 @@ static void hello_confirm(struct xfer_peer *peer)
 	if (peer->ep->quirks & QUIRK_NEAR || hello_left_notes(peer))
 		hello_add_board(peer, &confirm);
 	/* before all that it is to understand, by whichever way that goes */
-	ctrl_ask(peer, &confirm);
+	confirm.front = true;
+	ctrl_tell(peer, &confirm);
+	confirm.front = false;
 	if (!xfer_peer_one_way(peer))
 		ctrl_tell(peer, &confirm);
 }
@@ -731,14 +735,6 @@ static void hello_differs(struct xfer_peer *peer)
 	peer->facts |= HELLO_OTHER;
 }
 
-static void hello_told(struct xfer_peer *peer, const struct wire_msg *msg)
-{
-	if (hello_renewed(peer, msg))
-		return;
-	hello_facts_learn(peer, msg);
-	hello_board(peer, msg);
-}
-
 static void hello_received(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
 	bool understood = hello_understood(msg);
@@ -752,8 +748,10 @@ static void hello_received(struct xfer_ep *ep, struct xfer_req *req, const struc
 		hello_differs(msg->peer);
 	else if (msg->peer && msg->flags & WIRE_ANSWERS)
 		hello_answered(msg->peer, msg);
-	else if (msg->peer)
-		hello_told(msg->peer, msg);
+	else if (msg->peer && !hello_renewed(msg->peer, msg)) {
+		hello_facts_learn(msg->peer, msg);
+		hello_board(msg->peer, msg);
+	}
 	if (wire_resets(msg))
 		hello_token_reset(ep, msg);
 }
@@ -770,7 +768,7 @@ static void hello_unheard(struct xfer_ep *ep, const struct xfer_token *token,
 	else if (msg->old && msg->name_len &&
 		 hello_answers(ep->proto, &ep->proto->refusals, HELLO_REFUSALS) &&
 		 !hello_resolve(ep, msg->name, msg->name_len, &addr))
-		ctrl_send(ep, addr, &refusal);
+		ctrl_send(ep, addr, &refusal, 0);
 }
 
 /* What waits for its answer fails. */

@@ -105,7 +105,8 @@ static int rma_served_ask(struct xfer_req *req, struct wire_msg *msg)
 	rndv_send_init(req);
 	msg->id = req->transfer.id = xfer_id_new(req->ctx.ep->xfer);
 	P2P_TRACE(req_id, req, msg->id);
-	ret = ctrl_ask_among(req->peer, msg);
+	msg->front = msg->among = true;
+	ret = ctrl_tell(req->peer, msg);
 	if (ret)
 		return ret;
 	xfer_set_busy(req);

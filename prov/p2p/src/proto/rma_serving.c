@@ -112,9 +112,10 @@ static void rma_job_answer(const struct rma_job *job, int status, const void *pa
 		.status = status,
 		.payload = payload,
 		.payload_len = !status && data ? job->msg.len : 0,
+		.among = true,
 	};
 
-	ctrl_owed(job->peer, ctrl_tell_among(job->peer, &msg));
+	ctrl_owed(job->peer, ctrl_tell(job->peer, &msg));
 }
 
 /* Reports a short write to the application if it came with data. */

@@ -231,21 +231,20 @@ void rndv_report_early(struct xfer_req *req)
 
 void rndv_abort_send(struct xfer_req *req)
 {
+	const bool unmarked =
+		!req->recv && (req->state == XFER_MARKING || req->transfer.send.unmarked);
 	struct wire_msg msg = {
 		.type = WIRE_ABORT,
 		.id = req->transfer.id,
 		.status = req->transfer.status,
 		.to_sender = req->recv,
 		.count = req->recv ? 0 : (uint32_t) req->transfer.next,
+		.flags = unmarked ? WIRE_UNMARKED : 0,
+		/* that ends what was announced, so it must not overtake it */
+		.front = unmarked,
 	};
-	const bool unmarked =
-		!req->recv && (req->state == XFER_MARKING || req->transfer.send.unmarked);
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (!req->peer)
-		return;
-	/* that ends what was announced, so it must not overtake it */
-	if (unmarked)
-		msg.flags = WIRE_UNMARKED;
-	ctrl_owed(req->peer, unmarked ? ctrl_ask(req->peer, &msg) : ctrl_tell(req->peer, &msg));
+	if (req->peer)
+		ctrl_owed(req->peer, ctrl_tell(req->peer, &msg));
 }

@@ -176,7 +176,8 @@ static int rndv_tell_by_message(struct xfer_req *req, struct wire_msg *msg)
 		msg->transfer = (uint32_t) (board->place >> 32);
 		msg->count = (uint32_t) board->place;
 	}
-	return ctrl_ask(req->peer, msg);
+	msg->front = true;
+	return ctrl_tell(req->peer, msg);
 }
 
 /* Announces to the receiver: by a note that it will look for, or a message */
@@ -317,8 +318,9 @@ void rndv_announce_failure(struct xfer_req *req, int status)
 		return;
 	req->transfer.status = status;
 	/* by the way of the announcement, which it must not overtake */
+	abort.front = true;
 	abort.id = req->transfer.id;
-	ctrl_owed(req->peer, ctrl_ask(req->peer, &abort));
+	ctrl_owed(req->peer, ctrl_tell(req->peer, &abort));
 	note_give_up(req->ctx.ep->xfer, req->transfer.id, status);
 	rndv_marker_queue(req);
 }
@@ -504,12 +506,6 @@ static bool rndv_forbidden(const struct xfer_req *req, enum path_proto proto)
 	return true;
 }
 
-/* Returns the number of lanes that a CTS asks for. */
-static unsigned int rndv_cts_lanes(const struct wire_msg *msg)
-{
-	return (msg->flags & WIRE_CTS_LANES) >> WIRE_CTS_LANES_SHIFT;
-}
-
 /* Tells whether a CTS asks for what was announced. What is no message cannot be sent whole as one. */
 static bool rndv_cts_fits(const struct xfer_req *req, const struct wire_msg *msg)
 {
@@ -520,12 +516,12 @@ static bool rndv_cts_fits(const struct xfer_req *req, const struct wire_msg *msg
 }
 
 /* Divides the message into pieces, as the receiver wants them */
-static void rndv_cut(struct xfer_req *req, const struct wire_msg *msg)
+static void rndv_cut(struct xfer_req *req, const struct wire_msg *msg, unsigned int lanes)
 {
 	req->transfer.wanted = msg->len;
 	req->transfer.chunk = msg->chunk;
 	req->transfer.number = msg->transfer;
-	req->transfer.lanes = rndv_cts_lanes(msg);
+	req->transfer.lanes = lanes;
 	req->transfer.pieces = (msg->len - 1) / msg->chunk + 1;
 	/* it need not be there whole any more; unless that is all there is of it (FI_INJECT) */
 	if (req->mem.ops)
@@ -535,6 +531,7 @@ static void rndv_cut(struct xfer_req *req, const struct wire_msg *msg)
 
 void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
+	const unsigned int lanes = (msg->flags & WIRE_CTS_LANES) >> WIRE_CTS_LANES_SHIFT;
 	enum path_proto proto = req->path.proto;
 	bool plain = msg->flags & WIRE_PLAIN;
 
@@ -552,7 +549,7 @@ void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *m
 		rndv_send_fail(req, -FI_EOPNOTSUPP, true);
 		return;
 	}
-	if (!rndv_lanes_known(req, rndv_cts_lanes(msg))) {
+	if (!rndv_lanes_known(req, lanes)) {
 		rndv_send_fail(req, -FI_EIO, true);
 		return;
 	}
@@ -567,7 +564,7 @@ void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *m
 		return;
 	}
 	if (msg->len)
-		rndv_cut(req, msg);
+		rndv_cut(req, msg, lanes);
 	rndv_push(req);
 }
 

@@ -93,23 +93,21 @@ static void ctrl_trace(const char *what, const struct wire_msg *msg)
 }
 
 /*
- * Computes an endpoint's tag for control messages. Each has one of its own over a core that mixes up those of
- * a domain (QUIRK_MIXES). The wrong endpoint would take what is asked of another.
+ * Computes the tag for control messages of the endpoint at @addr, or @ep's own (FI_ADDR_UNSPEC). Each has one of its own
+ * over a core that mixes up those of a domain (QUIRK_MIXES). The wrong endpoint would take what is asked of another.
  */
-static uint64_t ctrl_tag(const struct xfer_ep *ep, const void *name, size_t len)
-{
-	return ep->tag_bit | (ep->quirks & QUIRK_MIXES ? wire_name_ident(name, len) : 0);
-}
-
-/* Returns the tag of the endpoint at an address. */
-static uint64_t ctrl_tag_of(struct xfer_ep *ep, fi_addr_t addr)
+static uint64_t ctrl_tag(struct xfer_ep *ep, fi_addr_t addr)
 {
 	uint8_t name[WIRE_NAME_MAX] = {0};
 	size_t len = sizeof name;
 
-	if (ep->quirks & QUIRK_MIXES && ep->names->lookup(ep, addr, name, &len))
+	if (!(ep->quirks & QUIRK_MIXES))
+		return ep->tag_bit;
+	if (addr == FI_ADDR_UNSPEC)
+		return ep->tag_bit | wire_name_ident(ep->name, ep->name_len);
+	if (ep->names->lookup(ep, addr, name, &len))
 		len = 0;
-	return ctrl_tag(ep, name, len);
+	return ep->tag_bit | wire_name_ident(name, len);
 }
 
 /* Counts an internal receive that the core has refused, or has taken after that. */
@@ -204,7 +202,7 @@ bool ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg)
 	/* a note tells nothing of the core, and may be old */
 	if (msg->peer && !msg->noted) {
 		xfer_token_count(token, msg);
-		xfer_peer_heard(msg->peer, msg->type != WIRE_PROBE && msg->type != WIRE_HELLO);
+		xfer_peer_heard(msg->peer, wire_counts(msg));
 	}
 	req = ctrl_answered(ep->xfer, msg, &fits);
 	if (fits)
@@ -319,9 +317,8 @@ static void ctrl_in_fill(struct xfer_ep *ep)
 		if (!ctrl)
 			return;
 		ctrl->reserve = reserve;
-		xfer_out_init(&ctrl->out, ep, FI_ADDR_UNSPEC,
-			      ctrl_tag(ep, ep->name, ep->name_len), ctrl_received,
-			      ctrl_in_drop);
+		xfer_out_init(&ctrl->out, ep, FI_ADDR_UNSPEC, ctrl_tag(ep, FI_ADDR_UNSPEC),
+			      ctrl_received, ctrl_in_drop);
 		ctrl->out.recv = true;
 		ctrl->out.iov[0] = (struct iovec){reserve->addr, WIRE_MSG_MAX};
 		ctrl->out.desc[0] = reserve->desc;
@@ -437,16 +434,6 @@ static bool ctrl_append(struct xfer_ep *ep, fi_addr_t addr, const struct wire_ms
 	return true;
 }
 
-/* It waits for others, which may come until the pass has ended, or the next one. */
-static void ctrl_hold(struct ctrl_out *ctrl)
-{
-	struct xfer_ep *ep = ctrl->out.ctx.ep;
-
-	ep->letter = &ctrl->out;
-	if (!ep->xfer->passing)
-		wait_wake_mover(&ep->xfer->wait);
-}
-
 /* Makes the record of a message, with room for @len bytes; NULL: there is none (logged) */
 static struct ctrl_out *ctrl_out_new(struct xfer *xfer, size_t len)
 {
@@ -466,19 +453,15 @@ static struct ctrl_out *ctrl_out_new(struct xfer *xfer, size_t len)
 	return NULL;
 }
 
-/*
- * Sends a control message by itself, or with others that go there. @until: as in struct xfer_out. @among: more
- * of its kind are likely to come
- */
-static int ctrl_send_how(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg,
-			 uint64_t until, bool among)
+int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, uint64_t until)
 {
 	const size_t len = wire_size(msg);
 	/* nothing that matters may be put behind what is dropped, or what its receiver cannot read */
-	const bool crowd = !until && !msg->old && (among || ep->xfer->passing);
+	const bool crowd = !until && !msg->old && (msg->among || ep->xfer->passing);
 	struct ctrl_out *ctrl;
 	bool waits;
 
+	xfer_assert_locked(ep->xfer);
 	if (ep->closing)
 		return -FI_ECANCELED;
 	ctrl_listen(ep);
@@ -486,11 +469,11 @@ static int ctrl_send_how(struct xfer_ep *ep, fi_addr_t addr, const struct wire_m
 	if (crowd && ctrl_append(ep, addr, msg))
 		return 0;
 	xfer_letter_post(ep);
-	waits = crowd && len <= CTRL_LETTER && (ep->owed || !among);
-	ctrl = ctrl_out_new(ep->xfer, waits && among ? CTRL_LETTER : len);
+	waits = crowd && len <= CTRL_LETTER && (ep->owed || !msg->among);
+	ctrl = ctrl_out_new(ep->xfer, waits && msg->among ? CTRL_LETTER : len);
 	if (!ctrl)
 		return -FI_ENOMEM;
-	xfer_out_init(&ctrl->out, ep, addr, ctrl_tag_of(ep, addr), ctrl_sent, ctrl_out_drop);
+	xfer_out_init(&ctrl->out, ep, addr, ctrl_tag(ep, addr), ctrl_sent, ctrl_out_drop);
 	xfer_busy_add(ep->xfer, 1);
 	ep->owed++;
 	ctrl->out.until = until;
@@ -498,40 +481,36 @@ static int ctrl_send_how(struct xfer_ep *ep, fi_addr_t addr, const struct wire_m
 	ctrl->out.iov[0].iov_len = wire_encode(msg, ctrl->out.iov[0].iov_base);
 	ctrl->out.desc[0] = ctrl->reserve ? ctrl->reserve->desc : NULL;
 	ctrl->out.count = 1;
-	if (waits)
-		ctrl_hold(ctrl);
-	else
+	if (!waits) {
 		xfer_out_post(&ctrl->out);
+		return 0;
+	}
+	/* for others, which may come until the pass has ended, or the next one */
+	ep->letter = &ctrl->out;
+	if (!ep->xfer->passing)
+		wait_wake_mover(&ep->xfer->wait);
 	return 0;
-}
-
-int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
-{
-	xfer_assert_locked(ep->xfer);
-	return ctrl_send_how(ep, addr, msg, 0, false);
 }
 
 int ctrl_answer(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, uint64_t time)
 {
 	xfer_assert_locked(ep->xfer);
 	xfer_outq_drop(ep, addr);
-	return ctrl_send_how(ep, addr, msg, clock_coarse_ms() + time, false);
+	return ctrl_send(ep, addr, msg, clock_coarse_ms() + time);
 }
 
-/* Sends @msg to a peer that is known, one way or the other; @among: see ctrl_send_how() */
-static int ctrl_say(struct xfer_peer *peer, struct wire_msg *msg, bool front, bool among)
+int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg)
 {
-	struct xfer_ep *ep = front ? peer->ep : peer->via;
-	const fi_addr_t addr = front ? peer->addr : peer->to;
 	int ret;
 
+	xfer_assert_locked(peer->ep->xfer);
 	if (!peer->open)
 		return -FI_ENOTCONN;
 	msg->token = peer->theirs.token;
-	msg->front = front;
-	ret = ctrl_send_how(ep, addr, msg, 0, among);
+	ret = ctrl_send(msg->front ? peer->ep : peer->via, msg->front ? peer->addr : peer->to,
+			msg, 0);
 	if (!ret)
-		xfer_peer_count(peer, msg);
+		peer->theirs.count[msg->front] += wire_counts(msg);
 	return ret;
 }
 
@@ -554,36 +533,13 @@ void ctrl_probe(struct xfer_peer *peer, bool asks)
 
 	xfer_assert_locked(peer->ep->xfer);
 	if (xfer_peer_one_way(peer)) {
-		ctrl_say(peer, &msg, false, false);
+		ctrl_tell(peer, &msg);
 		return;
 	}
 	/* nobody knows which of two ways is the faster one */
 	msg.flags = flags | WIRE_COUNTS_SIDE;
-	ctrl_say(peer, &msg, false, false);
+	ctrl_tell(peer, &msg);
 	msg.flags = WIRE_COUNTS_FRONT;
-	ctrl_say(peer, &msg, true, false);
-}
-
-int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say(peer, msg, false, false);
-}
-
-int ctrl_ask(struct xfer_peer *peer, struct wire_msg *msg)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say(peer, msg, true, false);
-}
-
-int ctrl_tell_among(struct xfer_peer *peer, struct wire_msg *msg)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say(peer, msg, false, true);
-}
-
-int ctrl_ask_among(struct xfer_peer *peer, struct wire_msg *msg)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	return ctrl_say(peer, msg, true, true);
+	msg.front = true;
+	ctrl_tell(peer, &msg);
 }

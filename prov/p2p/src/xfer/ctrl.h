@@ -34,9 +34,9 @@ void ctrl_expect(struct xfer_cq *cq, uint64_t data);
 
 /*
  * Sends @msg to @addr, as it is, now or when the core has room. 0 or a negative error (logged). Within a pass
- * through progress it waits for others until that has ended.
+ * through progress it waits for others until that has ended. @until: as in struct xfer_out
  */
-int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg);
+int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, uint64_t until);
 
 /*
  * Answers who may not be whom he says he is: only the last answer waits for an address, and no longer than @time [ms].
@@ -45,21 +45,10 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg);
 int ctrl_answer(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, uint64_t time);
 
 /*
- * Sends @msg to a peer, to where answers go. As above;
- * -FI_ENOTCONN: it is not known any more
+ * Sends @msg to a peer: to where answers go or, if @msg.front, in the channel of the application's own messages. As
+ * above; -FI_ENOTCONN: it is not known any more
  */
 int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg);
-/* Sends @msg to a peer in the channel of the application's own messages. */
-int ctrl_ask(struct xfer_peer *peer, struct wire_msg *msg);
-
-/*
- * Sends @msg to where answers go, together with others of its kind that are likely to follow. While the core
- * has yet to send an earlier one, they go together, at the end of the next pass through progress or when they
- * are many. One alone goes at once.
- */
-int ctrl_tell_among(struct xfer_peer *peer, struct wire_msg *msg);
-/* Sends @msg in the application's channel, together with others that are likely to follow. */
-int ctrl_ask_among(struct xfer_peer *peer, struct wire_msg *msg);
 
 /*
  * Counts a message that a peer waits for in vain, if it failed for want of memory (@ret). Without memory

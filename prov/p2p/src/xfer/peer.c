@@ -28,25 +28,13 @@ struct xfer_token *xfer_token_find(const struct xfer_ep *ep, uint64_t token)
 	return found;
 }
 
-/* Tells whether a control message is counted: all are but greetings and probes, which may be lost. */
-static bool xfer_counts(const struct wire_msg *msg)
-{
-	return msg->type != WIRE_HELLO && msg->type != WIRE_PROBE;
-}
-
 void xfer_token_count(struct xfer_token *token, const struct wire_msg *msg)
 {
 	xfer_assert_locked(token->peer->ep->xfer);
-	token->heard[msg->front] += xfer_counts(msg);
+	token->heard[msg->front] += wire_counts(msg);
 	/* a peer that answers a question may not know of the epoch yet */
 	if (msg->type != WIRE_HELLO || !(msg->flags & WIRE_ANSWERS))
 		token->spoke |= !msg->front || xfer_peer_one_way(token->peer);
-}
-
-void xfer_peer_count(struct xfer_peer *peer, const struct wire_msg *msg)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	peer->theirs.count[msg->front] += xfer_counts(msg);
 }
 
 uint32_t xfer_peer_missing(const struct wire_msg *msg)

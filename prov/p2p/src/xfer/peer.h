@@ -228,15 +228,10 @@ struct xfer_peer *xfer_peer_named(struct xfer_ep *ep, const void *name, size_t l
 /* Returns the record of @token, or NULL */
 struct xfer_token *xfer_token_find(const struct xfer_ep *ep, uint64_t token);
 
-/*
- * How many of a peer's messages have not come, as its probe @msg tells; and that another one has come or
- * been sent. HELLO and PROBE do not count.
- */
+/* How many of a peer's messages have not come, as its probe @msg tells */
 uint32_t xfer_peer_missing(const struct wire_msg *msg);
 /* Counts a control message that has come with a token. */
 void xfer_token_count(struct xfer_token *token, const struct wire_msg *msg);
-/* Counts a control message that goes to a peer, so that it may notice what is missing. */
-void xfer_peer_count(struct xfer_peer *peer, const struct wire_msg *msg);
 
 /* Has it said anything in this epoch, by the way that its answers and reads take? What it gave the core before has come, too */
 bool xfer_peer_spoke(const struct xfer_peer *peer);

@@ -155,6 +155,8 @@ enum wire_type {
  * @name:	HELLO: the sender's endpoint. It has @name_len bytes; decoded, it lies in the buffer
  * @payload:	WRITE, ATOMIC, FIN (what was read), HELLO, LANES: @payload_len bytes; decoded, it lies in the buffer
  * @size:	decoded: the message's own length; the next one begins behind it
+ * @among:	not sent: more of its kind are likely to follow. While the core has yet to send an earlier message they go together,
+ *		at the end of the next pass through progress or when they are many. One alone goes at once
  * @old:	not sent: it is of version 7, whose head has no @token. Decoded, it has no more than @type, @id, and @name if
  *		it asks for something
  * @peer:	not sent: who has sent it, as its token tells; NULL: somebody who has not been greeted
@@ -192,6 +194,7 @@ struct wire_msg {
 	const void *payload;
 	size_t payload_len;
 	size_t size;
+	bool among;
 	bool old;
 	struct xfer_peer *peer;
 	bool noted;
@@ -219,6 +222,12 @@ static inline bool wire_answers(const struct wire_msg *msg)
 	default:
 		return false;
 	}
+}
+
+/* Tells whether a message is counted, so that its receiver may notice what is missing: all but those that may be repeated. */
+static inline bool wire_counts(const struct wire_msg *msg)
+{
+	return msg->type != WIRE_HELLO && msg->type != WIRE_PROBE;
 }
 
 /* Does it say that the receiver must not bear a token any more (@grant)? */
