@@ -131,7 +131,8 @@ static struct stage_slot *pool_get(struct stage *stage, enum stage_pool_id pool)
 		[STAGE_SHORT_OUT] = STAGE_WHOLE_OUT, [STAGE_SHORT_IN] = STAGE_WHOLE_IN,
 		[STAGE_PIECE] = STAGE_PIECE_OUT,     [STAGE_BRIEF] = STAGE_COPY,
 	};
-	struct stage_slot *slot = stage_slot_get(stage, uses[pool], stage->pools[pool].size);
+	struct stage_slot *slot =
+		stage_slot_get(stage, uses[pool], stage->pools[pool].size, NULL);
 
 	if (!slot || slot->pool == pool)
 		return slot;
@@ -165,7 +166,7 @@ static void check_none(struct stage *stage)
 	for (int use = STAGE_WHOLE_OUT; use <= STAGE_COPY; use++) {
 		for (size_t i = 0; i < UNIT_COUNT(lens); i++) {
 			assert_false(stage_slot_free(stage, use, lens[i], NULL));
-			assert_null(stage_slot_get(stage, use, lens[i]));
+			assert_null(stage_slot_get(stage, use, lens[i], NULL));
 		}
 	}
 }
@@ -274,7 +275,7 @@ static enum stage_pool_id take_all(struct stage *stage, enum stage_use use, size
 	struct stage_slot *slot;
 
 	while (stage_slot_free(stage, use, len, NULL)) {
-		slot = stage_slot_get(stage, use, len);
+		slot = stage_slot_get(stage, use, len, NULL);
 		assert_non_null(slot);
 		/* greater ones after smaller ones; but pieces have theirs first */
 		assert_true(slot->pool == last ||
@@ -284,7 +285,7 @@ static enum stage_pool_id take_all(struct stage *stage, enum stage_use use, size
 		last = slot->pool;
 		LIST_INSERT_HEAD(taken, slot, entry);
 	}
-	assert_null(stage_slot_get(stage, use, len));
+	assert_null(stage_slot_get(stage, use, len, NULL));
 	return last;
 }
 
@@ -434,8 +435,9 @@ static void test_pieces(void **state)
 			assert_null(stage_slot_get(&stage, use,
 						   P2P_MAX(conf.chunk_size,
 							   stage.pools[STAGE_SHORT_IN].size) +
-							   1));
-			assert_null(stage_slot_get(&stage, use, SIZE_MAX));
+							   1,
+						   NULL));
+			assert_null(stage_slot_get(&stage, use, SIZE_MAX, NULL));
 		}
 		stage_fini(&stage);
 	}
@@ -448,7 +450,7 @@ static unsigned int take_share(struct stage *stage, enum stage_use use, unsigned
 {
 	struct stage_slot *slot;
 
-	while ((slot = stage_slot_share(stage, use, conf.chunk_size, held)))
+	while ((slot = stage_slot_get(stage, use, conf.chunk_size, held)))
 		LIST_INSERT_HEAD(taken, slot, entry);
 	return *held / STAGE_PARTS;
 }
@@ -477,7 +479,7 @@ static void check_share(struct stage *stage, enum stage_use use)
 
 	for (; stage_slot_free(stage, use, conf.chunk_size, NULL); many++) {
 		assert_true(many < UNIT_COUNT(others));
-		slot = stage_slot_share(stage, use, conf.chunk_size, &others[many]);
+		slot = stage_slot_get(stage, use, conf.chunk_size, &others[many]);
 		LIST_INSERT_HEAD(&taken, slot, entry);
 	}
 	give_back(stage, &taken);
@@ -596,8 +598,8 @@ static void test_lent(void **state)
 	/* before anything is lent, peers read nothing */
 	assert_int_equal(domain.calls, 0);
 	for (size_t i = 0; i < LENT; i++) {
-		slots[0] = stage_slot_get(&stage, STAGE_WHOLE_OUT, 20000);
-		slots[1] = stage_slot_get(&stage, STAGE_WHOLE_OUT, 20000);
+		slots[0] = stage_slot_get(&stage, STAGE_WHOLE_OUT, 20000, NULL);
+		slots[1] = stage_slot_get(&stage, STAGE_WHOLE_OUT, 20000, NULL);
 		assert_int_equal(stage_slot_lend(&stage, slots[i % 2], 16385 + i), 0);
 		assert_int_equal(domain.open, 1);
 		assert_ptr_equal(domain.addr, slots[i % 2]->addr);
@@ -629,7 +631,7 @@ static void test_lend_fails(void **state)
 	assert_int_equal(stage_ready(&stage, &mem), 0);
 	unit_clock_stop();
 	for (size_t i = 0; i < 2; i++) {
-		slots[i] = stage_slot_get(&stage, STAGE_WHOLE_OUT, 20000);
+		slots[i] = stage_slot_get(&stage, STAGE_WHOLE_OUT, 20000, NULL);
 		assert_true(stage_lends(&stage, 20000));
 		assert_int_equal(stage_slot_lend(&stage, slots[i], 20000), i ? -FI_ENOMEM : 0);
 	}
@@ -660,7 +662,7 @@ static void check_some(struct stage *stage, size_t size, bool pinned)
 {
 	assert_in_range(stage->regions[0].len, size / 2, size);
 	for (int use = STAGE_WHOLE_OUT; use <= STAGE_COPY; use++) {
-		struct stage_slot *slot = stage_slot_get(stage, use, 1);
+		struct stage_slot *slot = stage_slot_get(stage, use, 1, NULL);
 
 		assert_non_null(slot);
 		unit_fill(slot->addr, stage_slot_size(stage, slot), 1);

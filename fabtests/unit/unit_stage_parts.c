@@ -16,7 +16,7 @@ static void take_parts(struct stage *stage, enum stage_use use, size_t len, size
 		       struct stage_slot **parts)
 {
 	for (size_t i = 0; i < count; i++) {
-		parts[i] = stage_slot_get(stage, use, len);
+		parts[i] = stage_slot_get(stage, use, len, NULL);
 		assert_non_null(parts[i]);
 		assert_non_null(parts[i]->whole);
 		assert_int_equal(parts[i]->whole->use, use);
@@ -65,14 +65,14 @@ static void test_parts(void **state)
 	put_parts(&stage, STAGE_PIECE_OUT, len, 2 * STAGE_PARTS - 1, out + 1);
 	assert_int_equal(stage.pools[STAGE_PIECE].idle, idle);
 
-	whole = stage_slot_get(&stage, STAGE_PIECE_OUT, len + 1);
+	whole = stage_slot_get(&stage, STAGE_PIECE_OUT, len + 1, NULL);
 	assert_non_null(whole);
 	assert_null(whole->whole);
 	stage_slot_put(&stage, whole);
 	/* a part counts for less */
-	in[0] = stage_slot_share(&stage, STAGE_PIECE_IN, len, &held);
+	in[0] = stage_slot_get(&stage, STAGE_PIECE_IN, len, &held);
 	assert_int_equal(held, 1);
-	whole = stage_slot_share(&stage, STAGE_PIECE_IN, len + 1, &held);
+	whole = stage_slot_get(&stage, STAGE_PIECE_IN, len + 1, &held);
 	assert_int_equal(held, 1 + STAGE_PARTS);
 	stage_slot_put(&stage, whole);
 	stage_slot_put(&stage, in[0]);
@@ -100,12 +100,12 @@ static void test_grow(void **state)
 	assert_false(stage_grow(&stage, &mem, 5 * conf.chunk_size));
 	assert_int_equal(stage.pools[STAGE_PIECE].count, count);
 	for (size_t i = 0; i < count; i++) {
-		slots[i] = stage_slot_get(&stage, STAGE_PIECE_OUT, conf.chunk_size);
+		slots[i] = stage_slot_get(&stage, STAGE_PIECE_OUT, conf.chunk_size, NULL);
 		assert_non_null(slots[i]);
 		assert_true(stage_pinned(&stage, slots[i]->addr));
 		unit_fill(slots[i]->addr, conf.chunk_size, (unsigned int) i + STAGE_PIECE_OUT);
 	}
-	assert_null(stage_slot_get(&stage, STAGE_PIECE_OUT, conf.chunk_size));
+	assert_null(stage_slot_get(&stage, STAGE_PIECE_OUT, conf.chunk_size, NULL));
 	put_parts(&stage, STAGE_PIECE_OUT, conf.chunk_size, count, slots);
 	stage_fini(&stage);
 }

@@ -645,7 +645,7 @@ void test_spares_shared(void **state)
 
 	forged_start();
 	scene_open(&scene, NULL);
-	while ((slot = stage_slot_get(&fake_xfer.stage, STAGE_PIECE_IN, 1)))
+	while ((slot = stage_slot_get(&fake_xfer.stage, STAGE_PIECE_IN, 1, NULL)))
 		LIST_INSERT_HEAD(&taken, slot, entry);
 	write_from(FAKE_ALIVE, SCENE_ID, WRITES);
 	write_from(FAKE_OTHER, SCENE_ID + WRITES, 1);
@@ -674,7 +674,7 @@ void test_short_starved(void **state)
 	struct stage_slot *slot;
 
 	scene_open(&scene, NULL);
-	while ((slot = stage_slot_get(&fake_xfer.stage, STAGE_WHOLE_OUT, 1)))
+	while ((slot = stage_slot_get(&fake_xfer.stage, STAGE_WHOLE_OUT, 1, NULL)))
 		LIST_INSERT_HEAD(&taken, slot, entry);
 	assert_int_equal(scene_try(&scene, FAKE_ALIVE, SCENE_SHORT), -FI_EAGAIN);
 	assert_int_equal(scene_try(&scene, FAKE_ALIVE, SCENE_SHORT), -FI_EAGAIN);

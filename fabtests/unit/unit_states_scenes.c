@@ -291,7 +291,8 @@ static void bring_announced_offered(struct scene *scene)
 /* Others are on their way out of such slots, as it seems. */
 static void bring_announced_lent(struct scene *scene)
 {
-	struct stage_slot *other = stage_slot_get(&fake_xfer.stage, STAGE_WHOLE_OUT, SCENE_LEN);
+	struct stage_slot *other =
+		stage_slot_get(&fake_xfer.stage, STAGE_WHOLE_OUT, SCENE_LEN, NULL);
 
 	scene->ep.lends = true;
 	conf.eager_size = SCENE_LEN;

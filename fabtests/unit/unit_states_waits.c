@@ -538,7 +538,7 @@ void test_spare_for_core(void **state)
 	struct stage_slots taken = LIST_HEAD_INITIALIZER(taken);
 	struct stage_slot *slot;
 
-	while ((slot = stage_slot_get(&fake_xfer.stage, STAGE_PIECE_OUT, SCENE_PIECE)))
+	while ((slot = stage_slot_get(&fake_xfer.stage, STAGE_PIECE_OUT, SCENE_PIECE, NULL)))
 		LIST_INSERT_HEAD(&taken, slot, entry);
 	scene_open(&scene, scene_kind_named("bouncing"));
 	assert_int_equal(scene.req->transfer.in_flight, 0);

@@ -497,19 +497,14 @@ static struct stage_slot *stage_slot_take(struct stage *stage, enum stage_use us
 	return stage_part_take(slot);
 }
 
-struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_t len)
-{
-	return stage_slot_take(stage, use, len, 0);
-}
-
 /* Returns what a slot counts for its holder [parts] */
 static unsigned int stage_slot_counts(const struct stage_slot *slot)
 {
 	return slot->whole ? 1 : STAGE_PARTS;
 }
 
-struct stage_slot *stage_slot_share(struct stage *stage, enum stage_use use, size_t len,
-				    unsigned int *held)
+struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_t len,
+				  unsigned int *held)
 {
 	struct stage_slot *slot = stage_slot_take(stage, use, len, stage_others(held));
 

@@ -241,9 +241,6 @@ static inline bool stage_pinned(const struct stage *stage, const void *addr)
 	return false;
 }
 
-/* Returns a free slot, or part of one, of at least @len bytes for this use; NULL: there is none */
-struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_t len);
-
 /*
  * A peer holds at most so many times what is left in the pool that it takes from. So it has most of a pool, if
  * it is alone. Several have the same each, and leave less.
@@ -251,13 +248,14 @@ struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_
 #define STAGE_PART 4
 
 /*
- * Returns a slot for a peer that holds *@held parts already; NULL, too, if the rest is left to others. *@held
- * is counted up here, and down when the slot is put back.
+ * Returns a free slot, or part of one, of at least @len bytes for this use; NULL: there is none. @held: it is for a peer
+ * that holds *@held parts already, and leaves the rest to others; or NULL. *@held is counted up here, and down when the slot is
+ * put back.
  */
-struct stage_slot *stage_slot_share(struct stage *stage, enum stage_use use, size_t len,
-				    unsigned int *held);
+struct stage_slot *stage_slot_get(struct stage *stage, enum stage_use use, size_t len,
+				  unsigned int *held);
 
-/* Tells whether stage_slot_share() would return a slot; or, without @held, stage_slot_get(). */
+/* Tells whether stage_slot_get() would return a slot. */
 bool stage_slot_free(const struct stage *stage, enum stage_use use, size_t len,
 		     const unsigned int *held);
 

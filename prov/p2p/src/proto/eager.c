@@ -71,8 +71,8 @@ static int eager_buffer_get(struct xfer_req *req)
 {
 	struct stage *stage = &req->ctx.ep->xfer->stage;
 
-	req->slot =
-		stage_slot_get(stage, req->recv ? STAGE_WHOLE_IN : STAGE_WHOLE_OUT, req->len);
+	req->slot = stage_slot_get(stage, req->recv ? STAGE_WHOLE_IN : STAGE_WHOLE_OUT,
+				   req->len, NULL);
 	if (req->slot) {
 		if (!req->recv && req->path.proto == PATH_SHORT && req->len <= WIRE_PLAIN_MAX)
 			req->ctx.ep->xfer->proto->starved = 0;

@@ -564,8 +564,8 @@ static int rma_core_atomic_stage(struct xfer_req *req, const struct dev_mem *dev
 	if (ret)
 		return ret;
 	if (device && len <= xfer->stage.pools[STAGE_PIECE].size)
-		req->slot = stage_slot_share(&xfer->stage, STAGE_PIECE_OUT, len,
-					     rndv_held(req, STAGE_PIECE_OUT));
+		req->slot = stage_slot_get(&xfer->stage, STAGE_PIECE_OUT, len,
+					   rndv_held(req, STAGE_PIECE_OUT));
 	if (req->slot) {
 		req->host = req->slot->addr;
 		req->host_desc = req->slot->desc;

@@ -196,7 +196,7 @@ static struct rma_ask *rma_ask_new(struct xfer_req *req, const struct wire_msg *
 	struct xfer *xfer = ep->xfer;
 	struct rma_ask *ask = cell_get(&xfer->cells);
 	struct stage_slot *slot =
-		ask ? stage_slot_get(&xfer->stage, STAGE_COPY, WIRE_PAYLOAD_MAX) : NULL;
+		ask ? stage_slot_get(&xfer->stage, STAGE_COPY, WIRE_PAYLOAD_MAX, NULL) : NULL;
 
 	if (!slot) {
 		if (ask)
@@ -511,7 +511,7 @@ static int rma_served_result_copy(struct xfer_req *req, const struct wire_msg *m
 	struct stage *stage = &req->ctx.ep->xfer->stage;
 	int ret;
 
-	req->slot = stage_slot_get(stage, STAGE_COPY, msg->payload_len);
+	req->slot = stage_slot_get(stage, STAGE_COPY, msg->payload_len, NULL);
 	req->reserve = req->slot ? NULL : stage_reserve_get(stage, msg->payload_len);
 	if (!req->slot && !req->reserve)
 		return -FI_ENOMEM;

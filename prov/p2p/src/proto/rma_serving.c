@@ -312,7 +312,7 @@ static bool rma_job_stage(struct rma_job *job)
 		if (!rma_job_staged(before))
 			return false;
 	}
-	job->slot = stage_slot_get(&xfer->stage, STAGE_COPY, RMA_JOB_SLOT);
+	job->slot = stage_slot_get(&xfer->stage, STAGE_COPY, RMA_JOB_SLOT, NULL);
 	if (!job->slot)
 		return false;
 	if (job->msg.payload_len)

@@ -67,7 +67,7 @@ static ssize_t rndv_lent_start(struct xfer_req *req, const struct p2p_op *op)
 	struct xfer_ep *ep = req->ctx.ep;
 	int ret;
 
-	req->slot = stage_slot_get(&ep->xfer->stage, STAGE_WHOLE_OUT, req->len);
+	req->slot = stage_slot_get(&ep->xfer->stage, STAGE_WHOLE_OUT, req->len, NULL);
 	/* what cannot be lent goes another way the next time */
 	if (!req->slot || stage_slot_lend(&ep->xfer->stage, req->slot, req->len))
 		return -FI_EAGAIN;

@@ -72,7 +72,7 @@ struct stage_slot *rndv_slot(struct xfer_req *req, enum stage_use use, size_t le
 	struct stage_slot *slot;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	slot = stage_slot_share(&req->ctx.ep->xfer->stage, use, len, rndv_held(req, use));
+	slot = stage_slot_get(&req->ctx.ep->xfer->stage, use, len, rndv_held(req, use));
 	if (slot)
 		req->transfer.starved = 0;
 	return slot;
