@@ -14,7 +14,6 @@ struct multi_recv_msg;
 struct rma_ask;
 struct rma_job;
 struct xfer_arrival;
-struct rndv_lent_read;
 
 /**
  * struct proto_domain - of a domain (struct xfer.proto).
@@ -28,7 +27,6 @@ struct rndv_lent_read;
  * @serving:	short requests of peers for memory of ours, in the order in which they came
  *		(rma_serving.c)
  * @asking:	our requests whose payload is being copied, in the order of their posting (rma_served.c)
- * @reads:	the core's reads of messages that lie in their senders' staging memory
  * @words:	a bit for each word of struct xfer.local that the NIC reads something into (rma_core.c)
  */
 struct proto_domain {
@@ -38,7 +36,6 @@ struct proto_domain {
 	struct seen_ids seen;
 	struct seen_ids unreadable;
 	struct seen_ids lost;
-	LIST_HEAD(, rndv_lent_read) reads;
 	TAILQ_HEAD(, rma_job) serving;
 	TAILQ_HEAD(, rma_ask) asking;
 	uint64_t words;

@@ -86,22 +86,14 @@ static ssize_t rndv_lent_start(struct xfer_req *req, const struct p2p_op *op)
 
 /* ---- the receiver ---- */
 
-/* One read from @to, for @count receives */
+/* One read, for @count receives of one sender */
 struct rndv_lent_read {
 	struct xfer_ctx ctx;
-	fi_addr_t to;
 	size_t count;
 	struct xfer_req *req[OP_RMA_MAX];
-	LIST_ENTRY(rndv_lent_read) entry;
 };
 
 _Static_assert(sizeof(struct rndv_lent_read) <= CELL_SIZE, "a read is a cell");
-
-static void rndv_lent_read_drop(struct xfer_ctx *ctx)
-{
-	LIST_REMOVE((struct rndv_lent_read *) ctx, entry);
-	xfer_ctx_free(ctx);
-}
 
 static void rndv_lent_end(struct xfer_req *req, int status)
 {
@@ -136,7 +128,7 @@ static void rndv_lent_read_done(struct xfer_ctx *ctx, const struct core_comp *co
 {
 	struct rndv_lent_read read = *(struct rndv_lent_read *) ctx;
 
-	rndv_lent_read_drop(ctx);
+	xfer_ctx_free(ctx);
 	for (size_t i = 0; i < read.count; i++)
 		rndv_lent_read_one(read.req[i], -abs(comp->err));
 }
@@ -172,19 +164,27 @@ static size_t rndv_lent_places(const struct xfer_req *req, struct iovec *iov)
 	return 1;
 }
 
-/* Is it still to be read by @ep? */
-static bool rndv_lent_waits(const struct xfer_req *req, const struct xfer_ep *ep)
+/* Is it still to be read? */
+static bool rndv_lent_waits(const struct xfer_req *req)
 {
-	return req->path.proto == PATH_LENT && !rndv_all_begun(req) && req->transfer.via == ep;
+	return req->path.proto == PATH_LENT && !rndv_all_begun(req);
 }
 
-/* Is a read from @to under way? */
-static bool rndv_lent_reads(const struct xfer_ep *ep, fi_addr_t to)
+/* Is it of the same sender as @first? */
+static bool rndv_lent_beside(const struct xfer_req *req, const struct xfer_req *first)
 {
-	const struct rndv_lent_read *read;
+	return req->transfer.via == first->transfer.via &&
+	       req->transfer.to == first->transfer.to;
+}
 
-	LIST_FOREACH(read, &ep->xfer->proto->reads, entry) {
-		if (read->ctx.ep == ep && read->to == to)
+/* Is a read of the same sender's messages under way? */
+static bool rndv_lent_reads(const struct xfer_req *first)
+{
+	const struct xfer_req *req;
+
+	TAILQ_FOREACH(req, &first->ctx.ep->xfer->in[XFER_MOVING], entry) {
+		if (req->path.proto == PATH_LENT && rndv_lent_beside(req, first) &&
+		    req->transfer.in_flight > req->transfer.copying)
 			return true;
 	}
 	return false;
@@ -202,8 +202,7 @@ static bool rndv_lent_gather(struct xfer_req *first, struct rndv_lent_read *read
 	size_t len = 0, places;
 
 	for (req = first; req; req = TAILQ_NEXT(req, entry)) {
-		if (!rndv_lent_waits(req, first->transfer.via) ||
-		    req->transfer.to != first->transfer.to)
+		if (!rndv_lent_waits(req) || !rndv_lent_beside(req, first))
 			continue;
 		if (!rndv_lent_stage(req))
 			return true;
@@ -230,8 +229,7 @@ static bool rndv_lent_gather(struct xfer_req *first, struct rndv_lent_read *read
  */
 static ssize_t rndv_lent_read_begin(struct xfer_req *first)
 {
-	struct xfer *xfer = first->ctx.ep->xfer;
-	struct rndv_lent_read *read = cell_get(&xfer->cells);
+	struct rndv_lent_read *read = cell_get(&first->ctx.ep->xfer->cells);
 	struct iovec iov[2 * P2P_IOV_MAX];
 	void *desc[P2P_IOV_MAX] = {NULL};
 	struct fi_rma_iov from[OP_RMA_MAX];
@@ -249,19 +247,16 @@ static ssize_t rndv_lent_read_begin(struct xfer_req *first)
 
 	if (!read)
 		return ret;
-	read->to = first->transfer.to;
 	read->count = 0;
-	xfer_ctx_init(&read->ctx, first->transfer.via, rndv_lent_read_done,
-		      rndv_lent_read_drop);
+	xfer_ctx_init(&read->ctx, first->transfer.via, rndv_lent_read_done, xfer_ctx_free);
 	room = rndv_lent_gather(first, read, &op, iov, from);
 	op.rma.rma_iov_count = read->count;
-	if (read->count && room && rndv_lent_reads(first->transfer.via, first->transfer.to))
+	if (read->count && room && rndv_lent_reads(first))
 		ret = RNDV_LENT_HELD;
 	else if (read->count)
 		ret = core_post(first->transfer.via, &op);
-	LIST_INSERT_HEAD(&xfer->proto->reads, read, entry);
 	if (ret == RNDV_LENT_HELD || ret == -FI_EAGAIN) {
-		rndv_lent_read_drop(&read->ctx);
+		xfer_ctx_free(&read->ctx);
 		return ret;
 	}
 	for (size_t i = 0; i < read->count; i++) {
@@ -296,13 +291,13 @@ void rndv_lent_borrow(struct xfer_req *req, uint64_t addr, uint64_t key)
 /* Is a read under way here, or at the side endpoint? */
 static bool rndv_lent_reads_any(const struct xfer_ep *ep)
 {
-	const struct rndv_lent_read *read;
+	const struct xfer_ctx *ctx;
 
-	LIST_FOREACH(read, &ep->xfer->proto->reads, entry) {
-		if (read->ctx.ep->front == ep)
+	LIST_FOREACH(ctx, &ep->live, live) {
+		if (ctx->done == rndv_lent_read_done)
 			return true;
 	}
-	return false;
+	return ep->side && rndv_lent_reads_any(ep->side);
 }
 
 /* The core may crash if its endpoint is closed while a read is under way (QUIRK_READ_TWICE). */
@@ -317,34 +312,30 @@ static void rndv_lent_close(struct xfer_ep *ep, int *ret)
 	}
 }
 
-/* Begins reads of lent messages for one endpoint, as far as the core takes them. */
-static void rndv_lent_progress_ep(struct xfer_ep *ep)
-{
-	struct xfer_list *list = &ep->xfer->in[XFER_MOVING];
-	struct xfer_blocked blocked = {.count = 0};
-	struct xfer_req *req, *next;
-	ssize_t ret;
-
-	for (req = TAILQ_FIRST(list); req; req = next) {
-		next = TAILQ_NEXT(req, entry);
-		if (!rndv_lent_waits(req, ep) || xfer_blocked_has(&blocked, req->transfer.to))
-			continue;
-		ret = rndv_lent_read_begin(req);
-		if (ret == -FI_EAGAIN)
-			xfer_blocked_add(&blocked, req->transfer.to);
-		else if (ret < 0)
-			/* others have ended with it */
-			next = TAILQ_FIRST(list);
-	}
-}
-
-/* Begins reads of lent messages for every endpoint. */
+/* Begins reads of lent messages, as far as the core takes them. */
 static void rndv_lent_progress(struct xfer *xfer)
 {
+	struct xfer_list *list = &xfer->in[XFER_MOVING];
+	struct xfer_req *req, *next;
 	struct xfer_ep *ep;
+	ssize_t ret;
 
-	LIST_FOREACH(ep, &xfer->eps, entry)
-		rndv_lent_progress_ep(ep);
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		struct xfer_blocked blocked = {.count = 0};
+
+		for (req = TAILQ_FIRST(list); req; req = next) {
+			next = TAILQ_NEXT(req, entry);
+			if (!rndv_lent_waits(req) || req->transfer.via != ep ||
+			    xfer_blocked_has(&blocked, req->transfer.to))
+				continue;
+			ret = rndv_lent_read_begin(req);
+			if (ret == -FI_EAGAIN)
+				xfer_blocked_add(&blocked, req->transfer.to);
+			else if (ret < 0)
+				/* others have ended with it */
+				next = TAILQ_FIRST(list);
+		}
+	}
 }
 
 const struct xfer_proto rndv_lent_proto = {
