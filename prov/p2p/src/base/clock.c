@@ -6,26 +6,19 @@
 
 #include "base/base.h"
 
-/* Reads one of the kernel's clocks. */
-static struct timespec clock_read(clockid_t id)
+uint64_t clock_ns(void)
 {
 	struct timespec now;
 
-	clock_gettime(id, &now);
-	return now;
-}
-
-uint64_t clock_ns(void)
-{
-	struct timespec now = clock_read(CLOCK_MONOTONIC);
-
+	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t) now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 uint64_t clock_coarse_ms(void)
 {
-	struct timespec now = clock_read(CLOCK_MONOTONIC_COARSE);
+	struct timespec now;
 
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
 	return (uint64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 

@@ -68,12 +68,6 @@ void copy_engines_fini(struct copy_engines *engines)
 	}
 }
 
-/* Counts copies under way up or down, for readers without the lock. */
-static void copy_pending_add(struct copy_engines *engines, int change)
-{
-	__atomic_store_n(&engines->pending, engines->pending + change, __ATOMIC_RELAXED);
-}
-
 static struct copy_engine *copy_engine_open(struct copy_engines *engines,
 					    const struct dev_mem *mem)
 {
@@ -324,7 +318,7 @@ static void copy_insert(struct copy_engines *engines, struct copy_queue *queue,
 {
 	TAILQ_INSERT_TAIL(&queue->waiting, copy, entry);
 	queue->ordered += copy->ordered;
-	copy_pending_add(engines, 1);
+	__atomic_store_n(&engines->pending, engines->pending + 1, __ATOMIC_RELAXED);
 }
 
 /*
@@ -416,7 +410,7 @@ static void copy_remove(struct copy_engines *engines, struct copy_queue *queue,
 {
 	TAILQ_REMOVE(&queue->waiting, copy, entry);
 	queue->ordered -= copy->ordered;
-	copy_pending_add(engines, -1);
+	__atomic_store_n(&engines->pending, engines->pending - 1, __ATOMIC_RELAXED);
 }
 
 int copy_run(struct copy_engines *engines, const struct dev_mem *mem, enum copy_dir dir,

@@ -325,26 +325,20 @@ struct xfer_req *xfer_req_find(const struct xfer *xfer, uint64_t id)
 	return NULL;
 }
 
-/* Tells whether nobody has an id; and its note has a place, if there is one for any */
-static bool xfer_id_fits(struct xfer *xfer, uint64_t id)
-{
-	return !xfer_req_find(xfer, id) &&
-	       (!board_taken(&xfer->notes.board, id) ||
-		!board_room(&xfer->notes.board, xfer_board_owner(id)));
-}
-
 /*
  * Unique here by its lower bits, among processes by the upper ones. One that is over comes again after
- * four thousand million others: a peer may not have heard of its end yet.
+ * four thousand million others: a peer may not have heard of its end yet. Its note has a place, if there is one for any.
  */
 uint64_t xfer_id_new(struct xfer *xfer)
 {
+	struct board *board = &xfer->notes.board;
 	uint64_t id;
 
 	xfer_assert_locked(xfer);
 	do
 		id = xfer_board_owner(xfer->id_base) |
 		     siphash_permute(&xfer->secret, xfer->id_next++);
-	while (!xfer_id_fits(xfer, id));
+	while (xfer_req_find(xfer, id) ||
+	       (board_taken(board, id) && board_room(board, xfer_board_owner(id))));
 	return id;
 }

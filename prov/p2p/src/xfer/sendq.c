@@ -279,21 +279,15 @@ static bool xfer_sendq_ready(const struct xfer_req *req)
  */
 static bool xfer_sendq_waits(const struct xfer_req *req)
 {
-	const struct xfer_ep *ep = req->ctx.ep;
-
-	return !xfer_sendq_ready(req) ||
-	       ((ep->quirks & QUIRK_STALLS || req->state == XFER_MARKING) &&
-		xfer_outq_find(ep, req->addr));
-}
-
-/* Sends waiting control messages before a marker, and before what the core may stop at. */
-static void xfer_letter_precede(const struct xfer_req *req)
-{
 	struct xfer_ep *ep = req->ctx.ep;
 
-	if ((ep->quirks & QUIRK_STALLS || req->state == XFER_MARKING) && ep->letter &&
-	    ep->letter->addr == req->addr)
+	if (!xfer_sendq_ready(req))
+		return true;
+	if (!(ep->quirks & QUIRK_STALLS) && req->state != XFER_MARKING)
+		return false;
+	if (ep->letter && ep->letter->addr == req->addr)
 		xfer_letter_post(ep);
+	return xfer_outq_find(ep, req->addr);
 }
 
 /* Gives the core a request's message or marker, if it is its turn. */
@@ -312,8 +306,6 @@ static ssize_t xfer_sendq_try(struct xfer_req *req)
 		.msg.context = &req->ctx,
 	};
 
-	if (xfer_sendq_ready(req))
-		xfer_letter_precede(req);
 	if (xfer_sendq_waits(req))
 		return -FI_EAGAIN;
 	/* a copy that failed is known here, in its turn */

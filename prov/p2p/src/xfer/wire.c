@@ -175,30 +175,13 @@ static size_t wire_decode_offer(const void *at, struct ipc_offer *to)
 	return sizeof offer;
 }
 
+/* What comes before the token in a head */
+#define WIRE_HEAD_BEFORE offsetof(struct wire_head, token)
+
 /* Returns by how much the head of an older version is shorter: version 7 has no token in it */
 static size_t wire_head_lacks(unsigned int version)
 {
 	return version == WIRE_VERSION_OLD ? sizeof((struct wire_head *) 0)->token : 0;
-}
-
-/* Writes a head without the @lacks bytes that its version has no place for. */
-static size_t wire_encode_head(const struct wire_head *head, size_t lacks, char *at)
-{
-	const size_t before = offsetof(struct wire_head, token);
-
-	memcpy(at, head, before);
-	memcpy(at + before, (const char *) head + before + lacks,
-	       sizeof *head - before - lacks);
-	return sizeof *head - lacks;
-}
-
-/* Reads a head without the @lacks bytes that its version has no place for. */
-static void wire_decode_head(const char *at, size_t lacks, struct wire_head *head)
-{
-	const size_t before = offsetof(struct wire_head, token);
-
-	memcpy(head, at, before);
-	memcpy((char *) head + before + lacks, at + before, sizeof *head - before - lacks);
 }
 
 /* Returns the length of all that comes before name and payload */
@@ -255,9 +238,13 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 		.host = htole64(msg->key),
 		.board = htole64(msg->addr),
 	};
+	const size_t lacks = wire_head_lacks(head.version);
 	char *at = buf;
 
-	at += wire_encode_head(&head, wire_head_lacks(head.version), at);
+	memcpy(at, &head, WIRE_HEAD_BEFORE);
+	memcpy(at + WIRE_HEAD_BEFORE, (const char *) &head + WIRE_HEAD_BEFORE + lacks,
+	       sizeof head - WIRE_HEAD_BEFORE - lacks);
+	at += sizeof head - lacks;
 	if (parts & WIRE_TARGETED) {
 		memcpy(at, &target, sizeof target);
 		at += sizeof target;
@@ -501,7 +488,9 @@ int wire_decode(const void *buf, size_t len, struct wire_msg *msg, const char **
 	*why = "too short";
 	if (len < sizeof head - lacks)
 		return -FI_EINVAL;
-	wire_decode_head(buf, lacks, &head);
+	memcpy(&head, buf, WIRE_HEAD_BEFORE);
+	memcpy((char *) &head + WIRE_HEAD_BEFORE + lacks, (const char *) buf + WIRE_HEAD_BEFORE,
+	       sizeof head - WIRE_HEAD_BEFORE - lacks);
 	if (le32toh(head.magic) != WIRE_MAGIC) {
 		*why = "not a control message";
 		return -FI_EINVAL;
