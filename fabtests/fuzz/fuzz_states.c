@@ -468,11 +468,10 @@ static void open_scene(struct fuzz *in)
 	scene_open(&scene, NULL);
 	peer = fake_peer(&scene.ep, FAKE_ALIVE);
 	scene.ep.wish = wishes[fuzz_pick(in, FUZZ_COUNT(wishes))];
-	scene.ep.lends = scene.ep.borrows = what & 1;
 	scene.ep.quirks = (what & 2 ? QUIRK_NEAR : 0) | (what & 8 ? 0 : QUIRK_PEEK_UNMARKED);
 	scene.ep.proto->follows = what & 4;
 	scene.ep.followed = what & 16 ? FI_RECV : FI_RECV | FI_SEND;
-	fake_xfer.stage.lender = scene.ep.lends ? &nic : NULL;
+	fake_xfer.stage.lender = what & 1 ? &nic : NULL;
 	fake_xfer.map.domain = what & 32 ? &nic : NULL;
 	fake_xfer.local = what & 32 ? &local : NULL;
 	conf.eager_size = what & 64 ? SCENE_LEN : SCENE_WHOLE;

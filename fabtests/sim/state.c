@@ -112,7 +112,7 @@ static void mix_req(const struct xfer_req *req)
 	mix((uint64_t) req->comp.err);
 	if (req->state == XFER_STAGING)
 		mix(req->copied);
-	if (req->state >= XFER_MARKING && !req->peek && req->peer)
+	if (req->state >= XFER_MARKING && !(req->op_flags & FI_PEEK) && req->peer)
 		mix_transfer(req);
 }
 
@@ -196,7 +196,7 @@ static void mix_node(unsigned int i)
 	xfer = &domain_of(&nodes[i].domains[0].domain->fid)->xfer;
 	mix(xfer->busy | (uint64_t) xfer->open << 32);
 	mix(xfer->looks | (uint64_t) xfer->wrong << 32);
-	mix(xfer->id_next | (uint64_t) xfer->token_next << 32);
+	mix(xfer->made);
 	for (int pool = 0; pool < STAGE_POOLS; pool++)
 		mix(xfer->stage.pools[pool].idle);
 	LIST_FOREACH(ep, &xfer->eps, entry)

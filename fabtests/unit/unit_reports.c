@@ -325,7 +325,7 @@ static void marker_seen(struct xfer_ep *ep, uint64_t id, void *context)
 
 	p2p_lock_take(&fake_xfer.lock);
 	req = marked_new(ep, FI_PEEK, context, id);
-	req->peek = true;
+	req->op_flags |= FI_PEEK;
 	rndv_peeked(req, peek_found);
 	p2p_lock_drop(&fake_xfer.lock);
 }

@@ -404,12 +404,11 @@ static void way(uint32_t flags)
 
 	start("a receive");
 	mark();
-	here.ep.borrows = there.ep.borrows = true;
-	fake_xfer.map.domain = &nic;
+	fake_xfer.stage.lender = fake_xfer.map.domain = &nic;
 	msg.id = SCENE_ID;
 	msg.flags = flags;
 	scene_dispatch(&there, &msg);
-	fake_xfer.map.domain = NULL;
+	fake_xfer.stage.lender = fake_xfer.map.domain = NULL;
 	assert_int_equal(scene_state(&here), XFER_PULLING);
 	xfer_progress(&fake_xfer);
 	assert_int_equal(pieces(), SCENE_PIECES);

@@ -294,7 +294,6 @@ static void bring_announced_lent(struct scene *scene)
 	struct stage_slot *other =
 		stage_slot_get(&fake_xfer.stage, STAGE_WHOLE_OUT, SCENE_LEN, NULL);
 
-	scene->ep.lends = true;
 	conf.eager_size = SCENE_LEN;
 	fake_xfer.stage.lender = &nic;
 	scene_send(scene, SCENE_LEN, 0);
@@ -460,14 +459,14 @@ static void bring_pulling_write(struct scene *scene)
 
 static void bring_borrowing(struct scene *scene)
 {
-	scene->ep.borrows = true;
+	fake_xfer.stage.lender = &nic;
 	scene_receive(scene, device, SCENE_LEN, 0, true);
 	scene_say(scene, SAID_ANNOUNCE_LENT);
 }
 
 static void bring_borrowing_write(struct scene *scene)
 {
-	scene->ep.borrows = true;
+	fake_xfer.stage.lender = &nic;
 	scene_say(scene, SAID_WRITE_LENT);
 	scene_find(scene, true);
 }
@@ -481,7 +480,7 @@ static void bring_reading(struct scene *scene)
 static void bring_reading_supply(struct scene *scene)
 {
 	bring_asking_long(scene);
-	scene->ep.borrows = true;
+	fake_xfer.stage.lender = &nic;
 	scene_say(scene, SAID_SUPPLY_LENT);
 	xfer_progress(&fake_xfer);
 	scene->id = SCENE_ID_SUPPLY;

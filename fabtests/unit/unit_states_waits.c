@@ -143,7 +143,6 @@ void test_waits_unlent(void **state)
 	const struct stage_pool *pool = &fake_xfer.stage.pools[STAGE_SHORT_OUT];
 
 	open_to(XFER_PEER_NEW);
-	scene.ep.lends = true;
 	conf.eager_size = SCENE_LEN;
 	fake_xfer.stage.lender = &nic;
 	unit_clock_stop();
@@ -301,7 +300,7 @@ void test_waits_unread(void **state)
 
 	open_to(XFER_PEER_KNOWN);
 	scene.ep.recv_iov_limit = UNIT_COUNT(halves);
-	scene.ep.borrows = true;
+	fake_xfer.stage.lender = &nic;
 	/* the other one has been given up in other tests */
 	scene.id = SCENE_ID + 200;
 	assert_int_equal(xfer_post(&scene.ep, &op), 0);

@@ -3,6 +3,7 @@
 #include "fid/domain.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_errno.h>
 
@@ -266,6 +267,7 @@ static int domain_init_xfer(struct p2p_domain *domain, const struct fi_info *inf
 
 	if (ret)
 		return ret;
+	domain->owner = getpid();
 	survey_open(&xfer->survey, domain_core_name(core_info));
 	xfer->quirks = plan->quirks;
 	domain_init_serial(domain);
@@ -276,9 +278,10 @@ static int domain_init_xfer(struct p2p_domain *domain, const struct fi_info *inf
 	xfer->wait.fabric = domain->fabric->core;
 	nic_map_init(&xfer->map, plan->why ? NULL : domain->core, plan->why,
 		     !(xfer->quirks & QUIRK_NO_DMABUF));
-	xfer->direct = !plan->why && xfer->quirks & QUIRK_DIRECT;
+	if (plan->why)
+		xfer->quirks &= ~QUIRK_DIRECT;
 	xfer->virt_addr = core_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
-	xfer->lent_virt_addr = lent_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
+	xfer->stage.virt_addr = lent_mode & (FI_MR_VIRT_ADDR | FI_MR_BASIC);
 	/* a key of the cache's may come twice, and must not: QUIRK_KEY_ONCE */
 	if (info->caps & FI_ATOMIC)
 		xfer->local_flags = MAP_FLAG_NOCACHE;

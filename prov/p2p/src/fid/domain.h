@@ -44,6 +44,7 @@ struct domain_triggers {
  * @core_info:	what @core was opened with. Some cores, as sockets, go on to read what they were given, and applications
  *		free their own: so each object of ours has a copy that ends after the core's
  * @kind:	what differs by whether we have a protocol there
+ * @owner:	the process that opened it (base/process.h)
  * @source:	messages tell where they come from (FI_SOURCE)
  * @contexts:	the core writes where operations' contexts are (FI_CONTEXT)
  * @automatic:	the application has asked for progress without its calls
@@ -74,6 +75,7 @@ struct p2p_domain {
 	bool automatic;
 	bool virt_addr;
 	struct xfer xfer;
+	pid_t owner;
 	const struct fid_kind *kind;
 	struct auto_thread auto_thread;
 	struct fi_info *core_info;
@@ -131,7 +133,7 @@ static inline void domain_meet_devices(const struct p2p_domain *domain, uint64_t
 /* Is it, with all that was opened in it, the parent's? Then nothing of that is closed here (base/process.h). */
 static inline bool domain_inherited(const struct p2p_domain *domain)
 {
-	return process_inherited(domain->xfer.owner);
+	return process_inherited(domain->owner);
 }
 
 /**

@@ -350,8 +350,9 @@ static void ep_set_attr(struct p2p_ep *ep, const struct fi_info *info)
 		return;
 	ep_set_tx_flags(ep, tx->op_flags);
 	/* a utility provider does not tell the limit of the one below it */
-	ep->xfer.inline_max =
-		xfer->direct ? tx->inject_size : P2P_MAX(tx->inject_size, WIRE_PLAIN_MAX);
+	ep->xfer.inline_max = xfer->quirks & QUIRK_DIRECT
+				      ? tx->inject_size
+				      : P2P_MAX(tx->inject_size, WIRE_PLAIN_MAX);
 }
 
 /* Are operations without flags to wait for counters? */
@@ -391,9 +392,6 @@ static int ep_open_as(size_t fclass, struct fid_domain *domain, struct fi_info *
 	if (ret)
 		goto fini_xfer;
 	ep_set_attr(ep, info);
-	ep->xfer.borrows = ep->domain->xfer.stage.lender;
-	/* there the core does not copy messages, and markers would be in the way of others */
-	ep->xfer.lends = ep->xfer.borrows && !(ep->xfer.quirks & QUIRK_STALLS);
 	xfer_ep_add(&ep->xfer);
 	ep_bind_set_rx_flags(ep, info->rx_attr ? info->rx_attr->op_flags : 0);
 	ret = ep->domain->triggers ? ep->domain->triggers->ep_open(ep) : 0;

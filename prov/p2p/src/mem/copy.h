@@ -89,7 +89,7 @@ struct copy_engine {
  * struct copy_engines - all of one domain's.
  * @pending:	copies in flight; read without the lock
  * @sign:	the latest sign
- * @more:	messages come one after the other: set by the owner
+ * @more:	messages come one after the other, as the owner's last look at the core's queues has found something: set by it
  */
 struct copy_engines {
 	LIST_HEAD(, copy_engine) list;

@@ -156,7 +156,7 @@ struct stage_region {
  * struct stage - one domain's staging memory.
  * @domain:	the core's domain to register it with; NULL: it is not registered
  * @lender:	the same domain, if peers are to read messages of some 10 KiB in their slots;
- *		NULL: they do not. @lend: it has refused a key
+ *		NULL: they do not. @virt_addr: they are told the slots' addresses, not offsets. @lend: it has refused a key
  * @keys:	random keys for that, of which @key_count are left
  * @pools:	the slots
  * @split:	for each use, slots that are split for it and have parts to be had
@@ -172,6 +172,7 @@ struct stage_region {
 struct stage {
 	struct fid_domain *domain;
 	struct fid_domain *lender;
+	bool virt_addr;
 	struct retry lend;
 	struct stage_pool pools[STAGE_POOLS];
 	struct stage_slots split[STAGE_USES];

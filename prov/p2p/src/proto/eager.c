@@ -181,7 +181,6 @@ static ssize_t eager_begin(struct xfer_req *req)
 
 	if (ret)
 		return ret;
-	req->out.len = req->len;
 	req->copied = 0;
 	if (!now)
 		ret = eager_copy_next(req, COPY_OUT, req->len, eager_copied_out);
@@ -371,7 +370,7 @@ static int eager_recv_prepare(struct xfer_req *req, void *const *desc)
 	const struct path_query query = {
 		.len = req->len,
 		.wish = ep->wish,
-		.direct = ep->xfer->direct,
+		.direct = ep->quirks & QUIRK_DIRECT,
 	};
 	const char *why;
 
@@ -382,7 +381,7 @@ static int eager_recv_prepare(struct xfer_req *req, void *const *desc)
 		req->path.path = FI_P2P_PATH_PEER;
 		return 0;
 	}
-	if (ep->xfer->direct && ep->wish == PATH_PEER_ONLY && req->len) {
+	if (ep->quirks & QUIRK_DIRECT && ep->wish == PATH_PEER_ONLY && req->len) {
 		P2P_WARN("a receive into %s device %d may not be staged: %s\n",
 			 req->mem.ops->name, req->mem.ordinal, why);
 		return -FI_EOPNOTSUPP;

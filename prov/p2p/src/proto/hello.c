@@ -136,9 +136,10 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags, uint64_t ep
 	const struct xfer_ep *side = xfer_ep_side(ep);
 	struct wire_msg msg = {
 		.type = WIRE_HELLO,
-		.id = xfer_board_owner(ep->xfer->id_base),
+		.id = ep->xfer->id_base,
 		.flags = flags | (ep->proto->follows ? WIRE_FOLLOWS : 0) |
-			 (ep->lanes ? WIRE_MAY_LANES : 0) | (ep->borrows ? WIRE_BORROWS : 0),
+			 (ep->lanes ? WIRE_MAY_LANES : 0) |
+			 (ep->xfer->stage.lender ? WIRE_BORROWS : 0),
 		.epoch = epoch,
 		.key = ep->xfer->ipc.host,
 		.process = ep->xfer->ipc.process,

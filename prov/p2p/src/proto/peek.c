@@ -85,7 +85,6 @@ static ssize_t peek_look(struct xfer_ep *ep, const struct p2p_op *op)
 	req = xfer_req_new(ep, &core, &none);
 	if (!req)
 		return -FI_EAGAIN;
-	req->peek = true;
 	req->ctx.done = peek_done;
 	core.msg.context = &req->ctx;
 	ret = core_post(ep, &core);
@@ -114,7 +113,6 @@ static ssize_t peek_claim_post(struct xfer_req *req, const struct p2p_op *op,
 
 	if (!(op->flags & FI_DISCARD)) {
 		xfer_req_set_buffer(req, op, mem);
-		req->peek = false;
 		return eager_recv(req, op);
 	}
 	core.msg.iov_count = 0;
@@ -144,7 +142,7 @@ static ssize_t peek_claim(struct xfer_ep *ep, const struct p2p_op *op,
 	ret = peek_claim_post(req, op, mem);
 	if (ret) {
 		xfer_req_release(req);
-		req->peek = true;
+		req->op_flags |= FI_PEEK;
 		return ret;
 	}
 	xfer_req_move(req, XFER_CORE);

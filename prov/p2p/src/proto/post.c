@@ -62,7 +62,7 @@ static struct path_query post_query(struct xfer_ep *ep, const struct p2p_op *op,
 		.inject = op->flags & FI_INJECT,
 		.wish = ep->wish,
 		.pieces = op->msg.iov_count,
-		.direct = ep->xfer->direct,
+		.direct = ep->quirks & QUIRK_DIRECT,
 		.inline_max = ep->inline_max,
 		.near = ep->quirks & QUIRK_NEAR,
 		.across_why = "over a hook there are no announcements",
@@ -216,7 +216,7 @@ static ssize_t post_send(struct xfer_ep *ep, const struct p2p_op *op, const stru
 static bool post_resume(struct xfer_req *req)
 {
 	const struct p2p_op op = {
-		.type = req->tagged ? FI_OP_TSEND : FI_OP_SEND,
+		.type = req->done_flags & FI_TAGGED ? FI_OP_TSEND : FI_OP_SEND,
 		.msg.msg_iov = req->iov,
 		.msg.iov_count = req->count,
 		.msg.addr = req->addr,

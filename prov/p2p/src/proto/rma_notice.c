@@ -85,7 +85,7 @@ static void rma_notice_tell(struct xfer_req *req)
 	notice->cq = req->cq;
 	notice->data = req->data & WIRE_USER_DATA_MASK;
 	notice->kinds = req->done_flags & XFER_COUNT_ALL;
-	notice->report = req->report;
+	notice->report = req->op_flags & FI_COMPLETION;
 	notice->comp = req->comp;
 	xfer_out_init(&notice->out, ep, req->addr, 0, rma_notice_sent, rma_notice_drop);
 	notice->out.post = rma_notice_post;

@@ -235,7 +235,7 @@ static void rndv_drop(struct xfer_req *req)
 	case XFER_ENDING:
 		if (!req->recv)
 			note_give_up(req->ctx.ep->xfer, req->transfer.id, -FI_ECANCELED);
-		else if (arrival && req->peek)
+		else if (arrival && req->op_flags & FI_PEEK)
 			TAILQ_REMOVE(&arrival->peeks, req, entry);
 		else if (arrival)
 			arrival->req = NULL;

@@ -274,9 +274,10 @@ bool rndv_lent_borrows(const struct xfer_req *req)
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	/* a read has no more places than the application has asked for, however many its receives have */
-	return ep->borrows && (req->mem.ops ? req->transfer.wanted <=
-						      ep->xfer->stage.pools[STAGE_SHORT_IN].size
-					    : req->count <= ep->iov_limit);
+	return ep->xfer->stage.lender &&
+	       (req->mem.ops
+			? req->transfer.wanted <= ep->xfer->stage.pools[STAGE_SHORT_IN].size
+			: req->count <= ep->iov_limit);
 }
 
 void rndv_lent_borrow(struct xfer_req *req, uint64_t addr, uint64_t key)

@@ -195,7 +195,7 @@ static void rndv_announce_lent(struct xfer_req *req, struct wire_msg *msg)
 
 	msg->flags |= WIRE_LENT;
 	msg->lent_key = fi_mr_key(req->slot->lent);
-	msg->lent_addr = ep->xfer->lent_virt_addr ? (uintptr_t) req->host : 0;
+	msg->lent_addr = ep->xfer->stage.virt_addr ? (uintptr_t) req->host : 0;
 	if (msg->type == WIRE_ANNOUNCE) {
 		msg->key = msg->lent_key;
 		msg->addr = msg->lent_addr;
@@ -261,7 +261,7 @@ static bool rndv_marker_inject(struct xfer_req *req)
 	const struct xfer_ep *ep = req->ctx.ep;
 	const struct iovec none = {NULL, 0};
 	const struct p2p_op op = {
-		.type = req->tagged ? FI_OP_TSEND : FI_OP_SEND,
+		.type = req->done_flags & FI_TAGGED ? FI_OP_TSEND : FI_OP_SEND,
 		.call = OP_INJECT,
 		.flags = FI_REMOTE_CQ_DATA,
 		.msg.msg_iov = &none,
@@ -293,7 +293,6 @@ void rndv_marker_queue(struct xfer_req *req)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
 	req->ctx.done = rndv_marker_sent;
-	req->out.len = 0;
 	req->out.data = WIRE_MARK | req->transfer.id;
 	req->out.flags = FI_REMOTE_CQ_DATA | (req->op_flags & FI_FENCE);
 	req->transfer.in_flight++;

@@ -35,7 +35,7 @@ static bool auto_moved(struct auto_thread *thread, bool *on)
 	bool moved;
 
 	p2p_lock_take(&xfer->lock);
-	moved = !xfer->quiet || xfer->copies.pending != thread->pending;
+	moved = xfer->copies.more || xfer->copies.pending != thread->pending;
 	thread->pending = xfer->copies.pending;
 	*on = !thread->stop;
 	p2p_lock_drop(&xfer->lock);

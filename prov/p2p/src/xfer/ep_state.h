@@ -35,12 +35,13 @@ struct xfer_ep *xfer_ep_side(struct xfer_ep *ep);
 
 /*
  * Tells whether messages may be left in their slots for receivers to read. Not for a while when the core has
- * refused a key [locked].
+ * refused a key; and not where the core does not copy messages, and markers would be in the way of others [locked].
  */
 static inline bool xfer_ep_lends(const struct xfer_ep *ep)
 {
 	xfer_assert_locked(ep->xfer);
-	return ep->lends && ep->xfer->stage.lender && retry_due(&ep->xfer->stage.lend);
+	return !(ep->quirks & QUIRK_STALLS) && ep->xfer->stage.lender &&
+	       retry_due(&ep->xfer->stage.lend);
 }
 
 /* Tells whether operations of this kind are followed up, whatever memory they are about. */

@@ -119,7 +119,7 @@ int xfer_peer_admit_lost(struct xfer_peer *peer, uint64_t value)
 
 uint64_t xfer_token_new(struct xfer *xfer)
 {
-	uint64_t count = ++xfer->token_next;
+	const uint64_t count = ++xfer->made;
 
 	xfer_assert_locked(xfer);
 	return siphash(&xfer->secret, &count, sizeof count) | 1;
@@ -166,7 +166,6 @@ static void xfer_past_free(struct xfer_past *past)
 	struct xfer_ep *ep = past->peer->ep;
 
 	TAILQ_REMOVE(&ep->pasts, past, entry);
-	ep->past_count--;
 	past->peer->past = NULL;
 	free(past);
 }
@@ -180,14 +179,15 @@ static void xfer_past_end(struct xfer_past *past)
 	xfer_peer_free(peer);
 }
 
-/* The oldest are, as far as nothing is under way with them */
+/* The oldest are, as far as nothing is under way with them. The newest comes first */
 static void xfer_pasts_trim(struct xfer_ep *ep)
 {
 	struct xfer_past *past, *next;
+	unsigned int count = 0;
 
-	for (past = TAILQ_FIRST(&ep->pasts); past && ep->past_count > XFER_PASTS; past = next) {
+	for (past = TAILQ_FIRST(&ep->pasts); past; past = next) {
 		next = TAILQ_NEXT(past, entry);
-		if (!past->peer->users)
+		if (!past->peer->users && ++count > XFER_PASTS)
 			xfer_past_end(past);
 	}
 }
@@ -218,8 +218,7 @@ static bool xfer_peer_remember(struct xfer_peer *peer)
 		return false;
 	}
 	peer->past = past;
-	TAILQ_INSERT_TAIL(&ep->pasts, past, entry);
-	ep->past_count++;
+	TAILQ_INSERT_HEAD(&ep->pasts, past, entry);
 	return true;
 }
 
@@ -310,7 +309,7 @@ static struct xfer_past *xfer_past_at(struct xfer_ep *ep, fi_addr_t addr)
 	uint8_t name[WIRE_NAME_MAX] = {0};
 	size_t len = sizeof name;
 
-	if (!ep->past_count || ep->names->lookup(ep, addr, name, &len))
+	if (TAILQ_EMPTY(&ep->pasts) || ep->names->lookup(ep, addr, name, &len))
 		return NULL;
 	return xfer_past_find(ep, name, len);
 }
@@ -368,7 +367,7 @@ void xfer_peers_free(struct xfer_ep *ep)
 	struct xfer_peer *peer, *next;
 
 	xfer_assert_locked(ep->xfer);
-	while (ep->past_count)
+	while (!TAILQ_EMPTY(&ep->pasts))
 		xfer_past_end(TAILQ_FIRST(&ep->pasts));
 	HASH_ITER(hh, ep->peers, peer, next) {
 		HASH_DEL(ep->peers, peer);

@@ -78,7 +78,7 @@ static const struct ipc_export *pin_export(const struct xfer_req *req, const cha
 	struct xfer *xfer = req->ctx.ep->xfer;
 
 	*why = "there is no room for a note for processes of this host, or no board";
-	return board_room(&xfer->notes.board, xfer_board_owner(xfer->id_base))
+	return board_room(&xfer->notes.board, xfer->id_base)
 		       ? ipc_export(&xfer->ipc, &req->mem, req->iov[0].iov_base, req->len, why)
 		       : NULL;
 }
@@ -90,12 +90,11 @@ static const struct ipc_export *pin_export(const struct xfer_req *req, const cha
  */
 static bool pin_stands(struct xfer *xfer, bool must, const char **why)
 {
-	const uint64_t owner = xfer_board_owner(xfer->id_base);
 	struct iovec board;
 
 	*why = "there is no board, or no room on it, by which a NIC could see that the message stands";
-	if (!board_room(&xfer->notes.board, owner) &&
-	    !(must && board_open(&xfer->notes.board, owner)))
+	if (!board_room(&xfer->notes.board, xfer->id_base) &&
+	    !(must && board_open(&xfer->notes.board, xfer->id_base)))
 		return false;
 	if (xfer->notes.mr)
 		return true;

@@ -18,10 +18,10 @@
  */
 static void xfer_progress_copies(struct xfer *xfer)
 {
-	if (xfer->quiet)
-		copy_await(&xfer->copies);
-	else
+	if (xfer->copies.more)
 		copy_progress(&xfer->copies);
+	else
+		copy_await(&xfer->copies);
 }
 
 /*
@@ -62,18 +62,16 @@ static void xfer_progress_core(struct xfer *xfer)
 {
 	struct xfer_cq *cq;
 	struct xfer_ep *ep;
+	bool more = false;
 
-	xfer->quiet = true;
-	LIST_FOREACH(cq, &xfer->cqs, entry) {
-		if (!xfer_cq_full(cq) && xfer_cq_pull(cq))
-			xfer->quiet = false;
-	}
+	LIST_FOREACH(cq, &xfer->cqs, entry)
+		more |= !xfer_cq_full(cq) && xfer_cq_pull(cq);
 	if (wait_ended_take(&xfer->wait)) {
-		xfer->quiet = false;
+		more = true;
 		LIST_FOREACH(ep, &xfer->eps, entry)
 			lanes_progress(ep);
 	}
-	xfer->copies.more = !xfer->quiet;
+	xfer->copies.more = more;
 	copy_progress(&xfer->copies);
 	/* first: what is over is not gone on with */
 	xfer_progress_watch(xfer);
@@ -158,7 +156,7 @@ bool xfer_cq_progress(struct xfer_cq *cq)
 	if (!cq->count)
 		xfer_progress_core(xfer);
 	xfer_pass_end(xfer);
-	moved = !xfer->quiet;
+	moved = xfer->copies.more;
 	p2p_lock_drop(&xfer->lock);
 	xfer_works_turn(xfer);
 	return moved;

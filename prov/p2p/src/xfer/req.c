@@ -113,7 +113,6 @@ void xfer_req_set_buffer(struct xfer_req *req, const struct p2p_op *op,
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
 	req->op_flags = op->flags;
-	req->report = op->flags & FI_COMPLETION;
 	req->mem = *mem;
 	req->path.path = mem->ops ? FI_P2P_PATH_STAGE : FI_P2P_PATH_HOST;
 	req->count = op->msg.iov_count;
@@ -136,7 +135,6 @@ struct xfer_req *xfer_req_new(struct xfer_ep *ep, const struct p2p_op *op,
 	req->addr = op->msg.addr;
 	req->done_flags = op_done_flags(op->type);
 	req->recv = req->done_flags & (FI_RECV | FI_READ);
-	req->tagged = op_tagged(op);
 	req->cq = op_receives(op) ? ep->rxcq : ep->txcq;
 	xfer_ctx_init(&req->ctx, ep, NULL, xfer_req_drop);
 	xfer_req_set_buffer(req, op, mem);
@@ -204,7 +202,7 @@ static P2P_NOINLINE bool xfer_work_end(struct xfer_req *req, int err)
 static void xfer_req_report(struct xfer_req *req, int err)
 {
 	struct xfer_ep *ep = req->ctx.ep;
-	bool report = err ? !req->served : req->report;
+	bool report = err ? !req->served : req->op_flags & FI_COMPLETION;
 
 	req->reported = true;
 	req->comp.context = req->context;
@@ -216,13 +214,13 @@ static void xfer_req_report(struct xfer_req *req, int err)
 		XFER_PROTO_EACH(ep->xfer, tell, req);
 		return;
 	}
-	if (req->recv && !err && !req->peek) {
+	if (req->recv && !err && !(req->op_flags & FI_PEEK)) {
 		ep->stats.rx_msgs[req->path.path]++;
 		ep->stats.rx_bytes[req->path.path] += req->comp.len;
 	}
 	if (p2p_unlikely(ep->xfer->works_go) && xfer_req_work(req))
 		report = xfer_work_end(req, err);
-	else if (!req->peek)
+	else if (!(req->op_flags & FI_PEEK))
 		xfer_ep_count(ep, req->done_flags & XFER_COUNT_ALL, err);
 	if (req->cq && report)
 		xfer_cq_report(req->cq, &req->comp);

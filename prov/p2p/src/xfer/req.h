@@ -126,14 +126,12 @@ struct xfer_transfer {
  * struct xfer_req - an operation of the user's. What every request uses comes first: a receive of
  * host memory touches little but what is zeroed.
  * @state:	where it is
- * @op_flags, @context, @tag, @data, @addr: as the user gave them. @data of a peek is the marker's that
- *		it has found, 0 if none
- * @report:	the user wants to hear of success
- * @recv, @tagged: which operation; a read of remote memory receives
- * @cq, @done_flags: where it reports, and the flags of its completion
+ * @op_flags, @context, @tag, @data, @addr: as the user gave them. FI_COMPLETION: the user wants to hear of success.
+ *		FI_PEEK: it tells of a message, and receives none; @data is the marker's that it has found, 0 if none
+ * @recv:	it receives, or reads remote memory
+ * @cq, @done_flags: where it reports, and the flags of its completion, which tell what operation it is
  * @served:	it is done for a peer: an error is the peer's to hear of
  * @reported:	the user, or the peer, has heard of its end
- * @peek:	FI_PEEK: it tells of a message, and receives none
  * @peer:	who is at its other end, once control messages are about it
  * @region:	the memory of ours that the peer reaches
  * @busy:	it is counted in xfer.busy
@@ -149,7 +147,7 @@ struct xfer_transfer {
  * @lane_room:	receiving: so many receives of each lane are kept for it (lanes_keep())
  * @notice:	a cell, for a message that is sent when it has ended well (xfer_proto.tell); or NULL
  * @entry:	on the list of its state
- * @out:	in ep.sendq: what the core is to send
+ * @out:	in ep.sendq: what the core is to send with it
  * @target, @targets: the remote memory that the core, or its owner, is to reach
  * @copied:	it travels whole: bytes copied so far between the buffer and @host
  * @transfer:	it travels in parts; xfer_transfer_init() makes it so
@@ -157,12 +155,9 @@ struct xfer_transfer {
 struct xfer_req {
 	struct xfer_ctx ctx;
 	enum xfer_state state;
-	bool report;
 	bool recv;
-	bool tagged;
 	bool served;
 	bool reported;
-	bool peek;
 	bool busy;
 	bool direct;
 	unsigned int lane_room;
@@ -195,7 +190,6 @@ struct xfer_req {
 		struct flush flush;
 	};
 	struct {
-		size_t len;
 		uint64_t data;
 		uint64_t flags;
 	} out;

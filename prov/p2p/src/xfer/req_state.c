@@ -336,9 +336,8 @@ uint64_t xfer_id_new(struct xfer *xfer)
 
 	xfer_assert_locked(xfer);
 	do
-		id = xfer_board_owner(xfer->id_base) |
-		     siphash_permute(&xfer->secret, xfer->id_next++);
+		id = xfer->id_base | siphash_permute(&xfer->secret, (uint32_t) ++xfer->made);
 	while (xfer_req_find(xfer, id) ||
-	       (board_taken(board, id) && board_room(board, xfer_board_owner(id))));
+	       (board_taken(board, id) && board_room(board, xfer->id_base)));
 	return id;
 }

@@ -27,7 +27,6 @@ int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool shared,
 	int ret;
 
 	*xfer = (struct xfer){.protos = protos, .marks = protos->marks};
-	xfer->owner = getpid();
 	ret = cell_pool_init(&xfer->cells);
 	if (ret)
 		return ret;
@@ -40,7 +39,7 @@ int xfer_init(struct xfer *xfer, const struct xfer_protos *protos, bool shared,
 	}
 	xfer->descs.cells = &xfer->cells;
 	/* told apart from the other processes' by its upper bits */
-	xfer->id_base = random.id_base & WIRE_ID_MASK;
+	xfer->id_base = xfer_board_owner(random.id_base);
 	xfer->secret = random.secret;
 	p2p_lock_init(&xfer->lock, shared);
 	stage_init(&xfer->stage, local_mr_domain);

@@ -167,9 +167,8 @@ struct xfer_retired {
  * @apart:	peers may ask at any time, in another queue than the one that is read; read without the
  *		lock
  * @flusher:	makes memory durable that peers have written; it has a thread once there is such memory
- * @id_base:	our part of ids
- * @secret:	makes ids and tokens that nobody can guess, of @id_next and @token_next, which count
- * @quiet:	the core's queues had nothing at the last look
+ * @id_base:	our part of ids (xfer_board_owner())
+ * @secret:	makes ids and tokens that nobody can guess, of @made, which counts them
  * @passing:	xfer_progress() is under way
  * @sending:	requests whose peer answers to their id, in chains, by it
  * @open:	how many those are, with the arrivals
@@ -179,7 +178,6 @@ struct xfer_retired {
  * @unsent:	so many of them have something that waits to be sent (sendq.h)
  * @survey:	what is told to who asks what it waits for
  * @losing:	what is under way with a peer is being ended
- * @owner:	the process that opened it (base/process.h)
  * @farewell:	how long the close of an endpoint waits for control messages to leave, and that of a
  *		region for what peers do there [ms]
  * @wrong:	control messages that fitted nothing, and were dropped (req_state.h)
@@ -199,8 +197,6 @@ struct xfer_retired {
  *		descriptors of all; NULL: it wants none
  * @local_flags: what to register host memory with
  * @virt_addr:	remote addresses are the owner's (FI_MR_VIRT_ADDR), not offsets
- * @lent_virt_addr: so are those of slots that are lent
- * @direct:	see struct path_query
  * @works:	operations that wait for counters; read without the lock
  * @works_go:	posts those whose counters have come far enough, not [locked]; NULL: the application has not
  *		asked for FI_TRIGGER, and there are none
@@ -220,9 +216,7 @@ struct xfer {
 	struct flusher flusher;
 	uint64_t id_base;
 	struct siphash_key secret;
-	uint32_t id_next;
-	uint64_t token_next;
-	bool quiet;
+	uint64_t made;
 	bool passing;
 	LIST_HEAD(, xfer_req) sending[XFER_CHAINS];
 	unsigned int open;
@@ -232,7 +226,6 @@ struct xfer {
 	unsigned int unsent;
 	struct survey survey;
 	bool losing;
-	pid_t owner;
 	int farewell;
 	uint64_t wrong;
 	const char *unread;
@@ -251,8 +244,6 @@ struct xfer {
 	struct stage_reserve *local;
 	uint64_t local_flags;
 	bool virt_addr;
-	bool lent_virt_addr;
-	bool direct;
 	unsigned int works;
 	void (*works_go)(struct xfer *xfer);
 };
@@ -306,8 +297,6 @@ struct xfer_names {
  * @cntrs:	the counters, see xfer_count_index()
  * @wakes:	the waker counts what the core completes here (wait.h)
  * @quirks:	those of the domain; of a side endpoint only what its tags depend on
- * @lends:	messages that are staged whole may be left for the receiver's core to read
- * @borrows:	its core reads what peers lend
  * @inbox:	its receives for control messages
  * @number:	no other endpoint of the process has it, or has had it
  * @counts_remote: peers' accesses may be counted: one operation may not become several
@@ -352,8 +341,6 @@ struct xfer_ep {
 	struct xfer_cntr *cntrs[XFER_COUNT_KINDS];
 	bool wakes;
 	uint64_t quirks;
-	bool lends;
-	bool borrows;
 	struct ctrl_inbox inbox;
 	bool counts_remote;
 	bool closing;
@@ -383,7 +370,6 @@ struct xfer_ep {
 	struct xfer_peer *peers;
 	struct xfer_token *tokens;
 	TAILQ_HEAD(, xfer_past) pasts;
-	unsigned int past_count;
 	size_t inline_max;
 	const char *reason[FI_P2P_PATH_MAX];
 };
