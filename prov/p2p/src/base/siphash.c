@@ -9,11 +9,7 @@ struct siphash_state {
 	uint64_t v[4];
 };
 
-/* Rotates a word to the left. */
-static uint64_t siphash_rotate(uint64_t x, int bits)
-{
-	return x << bits | x >> (64 - bits);
-}
+#define SIPHASH_ROTATE(x, bits) ((x) << (bits) | (x) >> (64 - (bits)))
 
 /* Mixes the state with so many of SipHash's rounds. */
 static void siphash_rounds(struct siphash_state *s, int rounds)
@@ -23,14 +19,14 @@ static void siphash_rounds(struct siphash_state *s, int rounds)
 	while (rounds--) {
 		v[0] += v[1];
 		v[2] += v[3];
-		v[1] = siphash_rotate(v[1], 13) ^ v[0];
-		v[3] = siphash_rotate(v[3], 16) ^ v[2];
-		v[0] = siphash_rotate(v[0], 32);
+		v[1] = SIPHASH_ROTATE(v[1], 13) ^ v[0];
+		v[3] = SIPHASH_ROTATE(v[3], 16) ^ v[2];
+		v[0] = SIPHASH_ROTATE(v[0], 32);
 		v[2] += v[1];
 		v[0] += v[3];
-		v[1] = siphash_rotate(v[1], 17) ^ v[2];
-		v[3] = siphash_rotate(v[3], 21) ^ v[0];
-		v[2] = siphash_rotate(v[2], 32);
+		v[1] = SIPHASH_ROTATE(v[1], 17) ^ v[2];
+		v[3] = SIPHASH_ROTATE(v[3], 21) ^ v[0];
+		v[2] = SIPHASH_ROTATE(v[2], 32);
 	}
 }
 

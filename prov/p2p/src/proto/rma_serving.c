@@ -528,7 +528,8 @@ static void rma_served_progress(struct xfer *xfer)
 	struct rma_job *job, *next;
 	int count = 0;
 
-	xfer_flush_progress(xfer);
+	if (xfer->flusher.pending)
+		xfer_flush_progress(xfer);
 	for (job = TAILQ_FIRST(&xfer->proto->serving); job && count < RMA_JOBS; job = next) {
 		next = TAILQ_NEXT(job, entry);
 		count += rma_job_go(job);

@@ -343,13 +343,16 @@ void ctrl_progress(struct xfer_ep *ep)
 	struct xfer_ctx *ctx;
 
 	xfer_assert_locked(ep->xfer);
-	for (ctx = ep->inbox.refused ? LIST_FIRST(&ep->live) : NULL; ctx;
-	     ctx = LIST_NEXT(ctx, live)) {
-		if (ctx->done == ctrl_received && ctrl_in_is_unposted((struct ctrl_in *) ctx))
-			ctrl_in_again((struct ctrl_in *) ctx);
+	if (ep->inbox.refused) {
+		LIST_FOREACH(ctx, &ep->live, live) {
+			if (ctx->done == ctrl_received &&
+			    ctrl_in_is_unposted((struct ctrl_in *) ctx))
+				ctrl_in_again((struct ctrl_in *) ctx);
+		}
+		ctrl_hear(ep);
 	}
-	ctrl_hear(ep);
-	ctrl_in_fill(ep);
+	if (ep->inbox.missing)
+		ctrl_in_fill(ep);
 }
 
 void ctrl_listen(struct xfer_ep *ep)

@@ -273,23 +273,11 @@ static bool wire_status_ok(int32_t status)
 	return status < 0 && status > INT32_MIN;
 }
 
-/* Says what is wrong with an offer of memory, or NULL */
-static const char *wire_check_offer(const struct wire_msg *msg)
-{
-	const struct ipc_offer *offer = &msg->offer;
-
-	if (!wire_offers(wire_parts[msg->type], msg))
-		return NULL;
-	if (offer->base + offer->size < offer->base)
-		return "an offer of memory past the end of all memory";
-	if (offer->offset > offer->size || msg->len > offer->size - offer->offset)
-		return "an offer of a message that leaves its allocation";
-	return NULL;
-}
-
 /* Says what is wrong with an announcement of pieces, or NULL */
 static const char *wire_check_announced(const struct wire_msg *msg)
 {
+	const struct ipc_offer *offer = &msg->offer;
+
 	if (msg->len <= WIRE_PLAIN_MAX &&
 	    (!msg->len || msg->type != WIRE_ANNOUNCE || !(msg->flags & WIRE_OFFERED)))
 		return "an announcement of a short message";
@@ -301,7 +289,13 @@ static const char *wire_check_announced(const struct wire_msg *msg)
 		return "remote memory that is lent, and offered as well";
 	if (msg->flags & WIRE_COMMIT && msg->type != WIRE_WRITE)
 		return "what is to be durable, and is no write";
-	return wire_check_offer(msg);
+	if (!wire_offers(wire_parts[msg->type], msg))
+		return NULL;
+	if (offer->base + offer->size < offer->base)
+		return "an offer of memory past the end of all memory";
+	if (offer->offset > offer->size || msg->len > offer->size - offer->offset)
+		return "an offer of a message that leaves its allocation";
+	return NULL;
 }
 
 static const char *wire_check_greeting(const struct wire_msg *msg)
