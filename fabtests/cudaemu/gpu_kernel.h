@@ -85,6 +85,7 @@ static __device__ inline void gpu_spin()
 #include "kernel.h"
 
 #define __global__
+#define __launch_bounds__(threads)
 #define __device__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))

@@ -19,9 +19,6 @@
 #define PUTS 200 /* less than a ring has room for */
 #define RATE 20000
 
-/* What copies 64 KiB together */
-#define THREADS 512
-
 /* Beside the signals: what is put to and read from host memory [bytes] */
 #define NEAR (XPU_SIGNALS * sizeof(uint64_t) / 2)
 
@@ -384,7 +381,7 @@ static int mapped(struct bench *bench)
 			     "  a signal that the kernel stores"));
 		FT_TRY(store(bench, 8, 1, "  two plain stores, 8 bytes and a word",
 			     "  a put of 8 bytes and a signal"));
-		FT_TRY(store(bench, 65536, THREADS, "  64 KiB and a word, plain stores",
+		FT_TRY(store(bench, 65536, XPU_THREADS_MAX, "  64 KiB and a word, plain stores",
 			     "  a put of 64 KiB and a signal"));
 	} else if (!proc->rank) {
 		printf("kernels cannot store to the peer's memory here\n");

@@ -36,7 +36,7 @@ __device__ static void xpu_await(struct xpu_args &args, struct fid_xpu_cntr *cnt
 
 /* ---- kernels ---- */
 
-__device__ static void xpu_write(struct xpu_args args)
+__device__ static void xpu_write(struct xpu_args &args)
 {
 	const uint64_t flags =
 		args.kernel == XPU_COMMIT ? FI_COMMIT_COMPLETE : FI_DELIVERY_COMPLETE;
@@ -76,7 +76,7 @@ __device__ static void xpu_write(struct xpu_args args)
 	xpu_await(args, &args.tx);
 }
 
-__device__ static void xpu_send(struct xpu_args args)
+__device__ static void xpu_send(struct xpu_args &args)
 {
 	int ret = 0;
 
@@ -94,7 +94,7 @@ __device__ static void xpu_send(struct xpu_args args)
 }
 
 /* Any block may read any entry: each has as many as it has posted, whose they are. */
-__device__ static void xpu_recv(struct xpu_args args)
+__device__ static void xpu_recv(struct xpu_args &args)
 {
 	struct fi_cq_tagged_entry entry = {};
 	uint64_t read = 0;
@@ -123,7 +123,36 @@ __device__ static void xpu_recv(struct xpu_args args)
 		XPU_FAIL(args, -ret);
 }
 
-__device__ static void xpu_signal(struct xpu_args args)
+/* A put and a signal, to words that count up from 1: by one call, or by two; every other block adds. 0 or an error */
+__device__ static int xpu_put_signal(struct xpu_args &args, uint64_t at, uint64_t word,
+				     uint64_t value)
+{
+	const bool adds = args.adds && xpu_block() % 2;
+	const uint32_t len = (uint32_t) args.len;
+	int ret = 0;
+
+	if (value % 2) {
+		XPU_RETRY(ret,
+			  fi_p2p_xpu_put_signal(&args.ep, args.target, at, at, len,
+						args.signal_target, word, adds ? 1 : value,
+						adds ? FI_P2P_XPU_SIGNAL_ADD : 0, args.scope));
+		return ret;
+	}
+	XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, args.target, at, at, len, 0, args.scope));
+	while (!ret) {
+		ret = adds ? fi_p2p_xpu_signal_add(&args.ep, args.signal_target, word, 1,
+						   FI_P2P_XPU_NO_FENCE, args.scope)
+			   : fi_p2p_xpu_signal_set(&args.ep, args.signal_target, word, value,
+						   FI_P2P_XPU_NO_FENCE, args.scope);
+		if (ret != -FI_EAGAIN)
+			break;
+		gpu_spin();
+		ret = 0;
+	}
+	return ret;
+}
+
+__device__ static void xpu_signal(struct xpu_args &args)
 {
 	const uint64_t word = xpu_block() * sizeof(uint64_t);
 	int ret = 0;
@@ -133,16 +162,7 @@ __device__ static void xpu_signal(struct xpu_args args)
 			if (turn == !args.first) {
 				const uint64_t at = xpu_part(args, i - 1);
 
-				XPU_RETRY(ret,
-					  fi_p2p_xpu_put(&args.ep, args.target, at, at,
-							 (uint32_t) args.len, 0, args.scope));
-				if (!ret)
-					XPU_RETRY(ret,
-						  fi_p2p_xpu_signal_set(&args.ep,
-									args.signal_target,
-									word, i,
-									FI_P2P_XPU_NO_FENCE,
-									args.scope));
+				ret = xpu_put_signal(args, at, word, i);
 				continue;
 			}
 			while (fi_p2p_xpu_load(&args.signal[xpu_block()]) < i &&
@@ -158,7 +178,7 @@ __device__ static void xpu_signal(struct xpu_args args)
 		XPU_FAIL(args, -ret);
 }
 
-__device__ static void xpu_near(struct xpu_args args)
+__device__ static void xpu_near(struct xpu_args &args)
 {
 	const uint64_t word = xpu_block() * sizeof(uint64_t);
 	int ret = 0;
@@ -166,18 +186,13 @@ __device__ static void xpu_near(struct xpu_args args)
 	for (uint64_t i = 0; i < args.count && !ret; i++) {
 		const uint64_t at = xpu_part(args, i);
 
-		XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, args.target, at, at,
-					      (uint32_t) args.len, 0, args.scope));
-		if (!ret)
-			XPU_RETRY(ret, fi_p2p_xpu_signal_set(&args.ep, args.signal_target, word,
-							     i + 1, FI_P2P_XPU_NO_FENCE,
-							     args.scope));
+		ret = xpu_put_signal(args, at, word, i + 1);
 	}
 	if (ret)
 		XPU_FAIL(args, -ret);
 }
 
-__device__ static void xpu_add(struct xpu_args args)
+__device__ static void xpu_add(struct xpu_args &args)
 {
 	uint64_t *words = (uint64_t *) args.buf + 2 * xpu_block();
 	int ret = 0;
@@ -200,7 +215,7 @@ __device__ static void xpu_add(struct xpu_args args)
 		xpu_await(args, args.kernel == XPU_ADD ? &args.tx : &args.rx);
 }
 
-__device__ static void xpu_wrong(struct xpu_args args)
+__device__ static void xpu_wrong(struct xpu_args &args)
 {
 	struct fi_cq_tagged_entry entry = {};
 	struct fi_cq_err_entry error = {};
@@ -236,7 +251,7 @@ __device__ static void xpu_wrong(struct xpu_args args)
 		gpu_spin();
 }
 
-__device__ static void xpu_count(struct xpu_args args)
+__device__ static void xpu_count(struct xpu_args &args)
 {
 	uint64_t value = fi_p2p_xpu_cntr_read(&args.rx, args.scope);
 	int ret = 0;
@@ -267,7 +282,7 @@ __device__ static int xpu_pass_signal(struct xpu_args &args, uint32_t target, ui
 	return ret;
 }
 
-__device__ static void xpu_pass(struct xpu_args args)
+__device__ static void xpu_pass(struct xpu_args &args)
 {
 	int ret = 0;
 
@@ -284,7 +299,7 @@ __device__ static void xpu_pass(struct xpu_args args)
 		XPU_FAIL(args, -ret);
 }
 
-__device__ static void xpu_wait(struct xpu_args args)
+__device__ static void xpu_wait(struct xpu_args &args)
 {
 	fi_p2p_xpu_cntr_wait(&args.rx, ~0ULL, -1, args.scope);
 }
@@ -309,7 +324,7 @@ __device__ static int xpu_burst(struct xpu_args &args)
 	return ret;
 }
 
-__device__ static void xpu_issue(struct xpu_args args)
+__device__ static void xpu_issue(struct xpu_args &args)
 {
 	const uint64_t count = args.kernel == XPU_ISSUE ? args.count : 0;
 	const uint32_t target = args.target, len = (uint32_t) args.len;
@@ -332,7 +347,7 @@ __device__ static void xpu_issue(struct xpu_args args)
 }
 
 /* What the other blocks do while the first one is measured. The result says how often. */
-__device__ static void xpu_busy(struct xpu_args args)
+__device__ static void xpu_busy(struct xpu_args &args)
 {
 	uint64_t posted = 0;
 
@@ -353,9 +368,10 @@ __device__ static int xpu_turn(struct xpu_args &args, uint64_t i)
 	int ret = 0;
 
 	if (args.len)
-		XPU_RETRY(ret, fi_p2p_xpu_put(&args.ep, args.target, 0, 0, (uint32_t) args.len,
-					      0, args.scope));
-	if (!ret)
+		XPU_RETRY(ret, fi_p2p_xpu_put_signal(&args.ep, args.target, 0, 0,
+						     (uint32_t) args.len, args.signal_target, 0,
+						     i, 0, args.scope));
+	else
 		XPU_RETRY(ret, fi_p2p_xpu_signal_set(&args.ep, args.signal_target, 0, i,
 						     FI_P2P_XPU_NO_FENCE, args.scope));
 	return ret;
@@ -452,13 +468,13 @@ __device__ static int xpu_asked(struct xpu_args &args)
 	return ret;
 }
 
-__device__ static void xpu_rest(struct xpu_args args)
+__device__ static void xpu_rest(struct xpu_args &args)
 {
 	while (!fi_p2p_xpu_load(&args.signal[XPU_REST_WORD]))
 		__nanosleep(1000);
 }
 
-__device__ static void xpu_timed(struct xpu_args args)
+__device__ static void xpu_timed(struct xpu_args &args)
 {
 	uint64_t begin = fi_p2p_xpu_now();
 	int ret;
@@ -481,8 +497,11 @@ __device__ static void xpu_timed(struct xpu_args args)
 	fi_p2p_xpu_store(args.over, 1);
 }
 
-__global__ static void xpu_run(struct xpu_args args)
+/* A copy of the parameter: nvcc 13.0 compiled functions wrong that are given it by value */
+__global__ static void __launch_bounds__(XPU_THREADS_MAX) xpu_run(struct xpu_args param)
 {
+	struct xpu_args args = param;
+
 	switch (args.kernel) {
 	case XPU_WRITE:
 	case XPU_COMMIT:

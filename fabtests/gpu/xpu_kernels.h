@@ -49,6 +49,9 @@ enum xpu_kernel {
 
 #define XPU_REST_WORD 2
 
+/* A block has no more */
+#define XPU_THREADS_MAX 512
+
 /* XPU_PASS signals once for so many puts */
 #define XPU_PASS_SIGNAL 100
 
@@ -68,6 +71,7 @@ enum xpu_kernel {
  * @shift:	of XPU_PUT: what is put begins so many bytes later in @buf
  * @result:	a word for each block: 0, or where it failed
  * @first:	this side begins
+ * @adds:	signals may be added
  * @careful:	it stops posting when an error was counted
  * @posting:	busy blocks post puts; or else they look at a signal
  * @over:	a word that tells busy blocks to end
@@ -86,7 +90,7 @@ struct xpu_args {
 	uint64_t silent;
 	uint64_t *result;
 	uint64_t count, len, blocks, base, shift;
-	int scope, first, timeout, careful, posting;
+	int scope, first, timeout, adds, careful, posting;
 	uint64_t *over;
 };
 

@@ -155,6 +155,8 @@ int xpu_side_alloc(struct xpu_side *side, size_t len, size_t blocks, bool near)
 
 int xpu_side_share(struct xpu_side *side)
 {
+	size_t most;
+
 	FT_TRY(exchange(side));
 	side->args.buf = side->out.addr;
 	side->args.in = side->in.addr;
@@ -162,6 +164,7 @@ int xpu_side_share(struct xpu_side *side)
 	side->args.result = (uint64_t *) side->result.addr;
 	side->args.timeout = XPU_WAIT_MS;
 	side->args.scope = FI_XPU_WORK_GROUP;
+	side->args.adds = !fi_atomicvalid(side->ctx.ep, FI_UINT64, FI_SUM, &most);
 	side->args.first = !side->proc->rank;
 	return 0;
 }

@@ -37,8 +37,8 @@
 #include <rdma/fi_xpu_device.h>
 #endif
 
-/** Flag of an operation: what it is to make visible is visible already */
-#define FI_P2P_XPU_NO_FENCE (1ULL << 60)
+/** A flag of fi_p2p_xpu_put_signal() */
+#define FI_P2P_XPU_SIGNAL_ADD (1ULL << 61)
 
 /* ---- operations ---- */
 
@@ -291,54 +291,6 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_compare_atomic(struct fid_xpu_ep *ep, const void 
 
 /* ---- short operations, of one trigger ---- */
 
-FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_short_what(unsigned int kind, uint32_t target,
-					       uint64_t offset)
-{
-	if (target > FI_P2P_XPU_TARGETS_MASK || offset >> FI_P2P_XPU_OFFSET_BITS)
-		return (uint64_t) FI_P2P_XPU_KIND_NONE << FI_P2P_XPU_KIND_SHIFT;
-	return (uint64_t) kind << FI_P2P_XPU_KIND_SHIFT |
-	       (uint64_t) target << FI_P2P_XPU_TARGET_SHIFT | offset << 8;
-}
-
-FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_put_what(uint32_t target, uint64_t offset, uint64_t local,
-					     uint32_t len)
-{
-	const unsigned int kind =
-		local >> FI_P2P_XPU_OFFSET_BITS ? FI_P2P_XPU_KIND_NONE : FI_P2P_XPU_KIND_PUT;
-
-	return fi_p2p_xpu_short_what(kind, target, offset) | (len & 0xff);
-}
-
-/*
- * An operation of kind @kind, of which @value is what a put reads, or a signal's. Where the target's memory is mapped, the
- * kernel does it. Else the proxy does, by one trigger.
- */
-FI_P2P_XPU_FUNC int fi_p2p_xpu_short(struct fid_xpu_ep *ep, unsigned int kind, uint32_t target,
-				     uint64_t offset, uint64_t value, uint32_t len,
-				     uint64_t flags, int scope)
-{
-	const int put = kind == FI_P2P_XPU_KIND_PUT;
-	struct fi_p2p_xpu_way way;
-	int ret = fi_p2p_xpu_ep_way(ep, &way);
-
-	if (ret)
-		return ret;
-	if (__builtin_expect(way.mapped != 0, 0)) {
-		ret = fi_p2p_xpu_mapped_post(way, kind, target, offset, value, len, scope);
-		if (ret != FI_P2P_XPU_NOT_MAPPED)
-			return ret;
-	}
-	ret = 0;
-	if (fi_p2p_xpu_enter(scope)) {
-		if (!(flags & FI_P2P_XPU_NO_FENCE))
-			fi_p2p_xpu_fence();
-		ret = fi_p2p_xpu_way_post(way, put ? value << 24 | len >> 8 : value,
-					  put ? fi_p2p_xpu_put_what(target, offset, value, len)
-					      : fi_p2p_xpu_short_what(kind, target, offset));
-	}
-	return fi_p2p_xpu_leave(scope, ret);
-}
-
 /**
  * fi_p2p_xpu_put() - writes to a target of struct fi_p2p_xpu_ops.target_add
  * @target:	its number
@@ -356,8 +308,10 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_short(struct fid_xpu_ep *ep, unsigned int kind, u
 FI_P2P_XPU_FUNC int fi_p2p_xpu_put(struct fid_xpu_ep *ep, uint32_t target, uint64_t offset,
 				   uint64_t local, uint32_t len, uint64_t flags, int scope)
 {
-	return fi_p2p_xpu_short(ep, FI_P2P_XPU_KIND_PUT, target, offset, local, len, flags,
-				scope);
+	return fi_p2p_xpu_short_post(ep,
+				     fi_p2p_xpu_short_of(FI_P2P_XPU_KIND_PUT, target, offset,
+							 local, len),
+				     fi_p2p_xpu_short_none(), flags, scope);
 }
 
 /**
@@ -375,16 +329,43 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_signal_set(struct fid_xpu_ep *ep, uint32_t target
 					  uint64_t offset, uint64_t value, uint64_t flags,
 					  int scope)
 {
-	return fi_p2p_xpu_short(ep, FI_P2P_XPU_KIND_SET, target, offset, value, sizeof(value),
-				flags, scope);
+	return fi_p2p_xpu_short_post(ep, fi_p2p_xpu_short_none(),
+				     fi_p2p_xpu_short_of(FI_P2P_XPU_KIND_SET, target, offset,
+							 value, 8),
+				     flags, scope);
 }
 
 FI_P2P_XPU_FUNC int fi_p2p_xpu_signal_add(struct fid_xpu_ep *ep, uint32_t target,
 					  uint64_t offset, uint64_t value, uint64_t flags,
 					  int scope)
 {
-	return fi_p2p_xpu_short(ep, FI_P2P_XPU_KIND_ADD, target, offset, value, sizeof(value),
-				flags, scope);
+	return fi_p2p_xpu_short_post(ep, fi_p2p_xpu_short_none(),
+				     fi_p2p_xpu_short_of(FI_P2P_XPU_KIND_ADD, target, offset,
+							 value, 8),
+				     flags, scope);
+}
+
+/**
+ * fi_p2p_xpu_put_signal() - fi_p2p_xpu_put(), and behind it fi_p2p_xpu_signal_set(), in one call, which takes less time
+ * @word:	the target of the signal, of the same peer as @target
+ * @word_offset, @value: of the signal
+ * @flags:	also FI_P2P_XPU_SIGNAL_ADD: the value is added, as by fi_p2p_xpu_signal_add()
+ *
+ * Both are posted, or none. They count as two operations.
+ */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_put_signal(struct fid_xpu_ep *ep, uint32_t target,
+					  uint64_t offset, uint64_t local, uint32_t len,
+					  uint32_t word, uint64_t word_offset, uint64_t value,
+					  uint64_t flags, int scope)
+{
+	const unsigned int kind =
+		flags & FI_P2P_XPU_SIGNAL_ADD ? FI_P2P_XPU_KIND_ADD : FI_P2P_XPU_KIND_SET;
+
+	return fi_p2p_xpu_short_post(ep,
+				     fi_p2p_xpu_short_of(FI_P2P_XPU_KIND_PUT, target, offset,
+							 local, len),
+				     fi_p2p_xpu_short_of(kind, word, word_offset, value, 8),
+				     flags, scope);
 }
 
 /* ---- bursts ---- */
@@ -398,8 +379,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_signal_add(struct fid_xpu_ep *ep, uint32_t target
  */
 struct fi_p2p_xpu_burst {
 	struct fi_p2p_xpu_way way;
-	uint64_t head;
-	uint64_t done;
+	struct fi_p2p_xpu_open open;
 };
 
 /**
@@ -420,25 +400,24 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_burst_begin(struct fid_xpu_ep *ep,
 		return -FI_EOPNOTSUPP;
 	if (!(flags & FI_P2P_XPU_NO_FENCE))
 		fi_p2p_xpu_fence();
-	burst->head = burst->way.ring->head;
-	burst->done = burst->way.ring->done;
+	burst->open = fi_p2p_xpu_way_open(burst->way);
 	return 0;
 }
 
-FI_P2P_XPU_FUNC int fi_p2p_xpu_burst_post(struct fi_p2p_xpu_burst *burst, uint64_t lo,
-					  uint64_t hi)
+FI_P2P_XPU_FUNC int fi_p2p_xpu_burst_post(struct fi_p2p_xpu_burst *burst,
+					  struct fi_p2p_xpu_short op)
 {
-	const uint64_t at = burst->head;
+	const uint64_t at = burst->open.head;
 	int ret;
 
-	if ((uint32_t) (at - burst->done) >= burst->way.size) {
+	if ((uint32_t) (at - burst->open.done) >= burst->open.size) {
 		ret = fi_p2p_xpu_ring_room(burst->way.ring, at);
 		if (ret)
 			return ret;
-		burst->done = burst->way.ring->done;
+		burst->open.done = burst->way.ring->done;
 	}
-	fi_p2p_xpu_way_put(burst->way, at, lo, hi);
-	burst->head = at + 1;
+	fi_p2p_xpu_open_put(burst->open, at, fi_p2p_xpu_short_trigger(op));
+	burst->open.head = at + 1;
 	return 0;
 }
 
@@ -446,30 +425,28 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_burst_post(struct fi_p2p_xpu_burst *burst, uint64
 FI_P2P_XPU_FUNC int fi_p2p_xpu_burst_put(struct fi_p2p_xpu_burst *burst, uint32_t target,
 					 uint64_t offset, uint64_t local, uint32_t len)
 {
-	return fi_p2p_xpu_burst_post(burst, local << 24 | len >> 8,
-				     fi_p2p_xpu_put_what(target, offset, local, len));
+	return fi_p2p_xpu_burst_post(burst, fi_p2p_xpu_short_of(FI_P2P_XPU_KIND_PUT, target,
+								offset, local, len));
 }
 
 FI_P2P_XPU_FUNC int fi_p2p_xpu_burst_signal_set(struct fi_p2p_xpu_burst *burst, uint32_t target,
 						uint64_t offset, uint64_t value)
 {
-	return fi_p2p_xpu_burst_post(burst, value,
-				     fi_p2p_xpu_short_what(FI_P2P_XPU_KIND_SET, target,
-							   offset));
+	return fi_p2p_xpu_burst_post(burst, fi_p2p_xpu_short_of(FI_P2P_XPU_KIND_SET, target,
+								offset, value, 8));
 }
 
 FI_P2P_XPU_FUNC int fi_p2p_xpu_burst_signal_add(struct fi_p2p_xpu_burst *burst, uint32_t target,
 						uint64_t offset, uint64_t value)
 {
-	return fi_p2p_xpu_burst_post(burst, value,
-				     fi_p2p_xpu_short_what(FI_P2P_XPU_KIND_ADD, target,
-							   offset));
+	return fi_p2p_xpu_burst_post(burst, fi_p2p_xpu_short_of(FI_P2P_XPU_KIND_ADD, target,
+								offset, value, 8));
 }
 
 /** fi_p2p_xpu_burst_end() - give the ring back */
 FI_P2P_XPU_FUNC void fi_p2p_xpu_burst_end(struct fi_p2p_xpu_burst *burst)
 {
-	burst->way.ring->head = burst->head;
+	burst->way.ring->head = burst->open.head;
 }
 
 /* ---- counters ---- */
@@ -553,13 +530,14 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_cntr_change(struct fid_xpu_cntr *cntr, int op, ui
 {
 	const uint64_t words[FI_P2P_XPU_WORDS] = {value};
 	struct fi_p2p_xpu_cntr_dev *dev = fi_p2p_xpu_cntr(cntr);
+	struct fi_p2p_xpu_way way = {0, 0, 0, 0};
 	int ret = 0;
 
 	if (!dev)
 		return -FI_EINVAL;
+	way.ring = &dev->ring;
 	if (fi_p2p_xpu_enter(scope))
-		ret = fi_p2p_xpu_way_post_op(fi_p2p_xpu_way_of(&dev->ring, 0), words,
-					     (uint64_t) op);
+		ret = fi_p2p_xpu_way_post_op(way, words, (uint64_t) op);
 	return fi_p2p_xpu_leave(scope, ret);
 }
 

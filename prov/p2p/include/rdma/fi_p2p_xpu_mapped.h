@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * What kernels do themselves where the peer's memory is mapped (target_map of rdma/fi_p2p_xpu.h): puts and signals by loads
+ * Puts and signals. Where the peer's memory is mapped (target_map of rdma/fi_p2p_xpu.h), kernels do them themselves, by loads
  * and stores. Not for applications.
  *
  *	kernel ── check ► a place in the ring, if it is to be counted ► copy or store ► KIND_DONE in that place
@@ -9,6 +9,31 @@
 #define FI_P2P_XPU_MAPPED_H
 
 #include <rdma/fi_p2p_xpu_ring.h>
+
+/*
+ * struct fi_p2p_xpu_short - a put or a signal, of one trigger. @kind: as of that. @value: of a put, where it is from; @len: 8 of
+ * a signal
+ */
+struct fi_p2p_xpu_short {
+	unsigned int kind;
+	uint32_t target;
+	uint64_t offset, value, len;
+};
+
+FI_P2P_XPU_FUNC struct fi_p2p_xpu_short fi_p2p_xpu_short_of(unsigned int kind, uint32_t target,
+							    uint64_t offset, uint64_t value,
+							    uint64_t len)
+{
+	const struct fi_p2p_xpu_short op = {kind, target, offset, value, len};
+
+	return op;
+}
+
+/* There is no such operation */
+FI_P2P_XPU_FUNC struct fi_p2p_xpu_short fi_p2p_xpu_short_none(void)
+{
+	return fi_p2p_xpu_short_of(FI_P2P_XPU_KIND_NONE, 0, 0, 0, 0);
+}
 
 /* Of @count threads that copy together, a thread is number @index. */
 struct fi_p2p_xpu_part {
@@ -72,9 +97,9 @@ typedef uint16_t fi_p2p_xpu_2 __attribute__((may_alias));
 			out[at] = in[at];                                                      \
 	} while (0)
 
-/* One thread's part of a copy. Words are as long as both addresses and what is left allow. */
-FI_P2P_XPU_FUNC void fi_p2p_xpu_copy(uint64_t to, uint64_t from, uint64_t len,
-				     struct fi_p2p_xpu_part part)
+/* One thread's part of a copy of any kind. Words are as long as both addresses and what is left allow. */
+FI_P2P_XPU_FUNC_APART void fi_p2p_xpu_copy_any(uint64_t to, uint64_t from, uint64_t len,
+					       struct fi_p2p_xpu_part part)
 {
 	uint64_t units, done;
 	unsigned int bits;
@@ -102,6 +127,23 @@ FI_P2P_XPU_FUNC void fi_p2p_xpu_copy(uint64_t to, uint64_t from, uint64_t len,
 	}
 }
 
+/* The same, in few instructions for one word, and for what is aligned */
+FI_P2P_XPU_FUNC void fi_p2p_xpu_copy(uint64_t to, uint64_t from, uint64_t len,
+				     struct fi_p2p_xpu_part part)
+{
+	const uint32_t bits = (uint32_t) (to | from | len);
+
+	if (len == 8 && !(bits & 7)) {
+		if (!part.index)
+			*(fi_p2p_xpu_8 *) (uintptr_t) to =
+				*(const fi_p2p_xpu_8 *) (uintptr_t) from;
+	} else if (!(bits & 15)) {
+		FI_P2P_XPU_COPY(fi_p2p_xpu_16, to, from, len >> 4, part);
+	} else {
+		fi_p2p_xpu_copy_any(to, from, len, part);
+	}
+}
+
 /* What of a target is mapped, in the table of an endpoint; nothing if its @to is 0 */
 FI_P2P_XPU_FUNC struct fi_p2p_xpu_mapped
 fi_p2p_xpu_mapped_of(const struct fi_p2p_xpu_mapped *table, uint32_t target)
@@ -119,79 +161,191 @@ fi_p2p_xpu_mapped_of(const struct fi_p2p_xpu_mapped *table, uint32_t target)
 	return mapped;
 }
 
-/* @kind: as of a trigger. @value: of a put, where it is from; @len: 8 of a signal. 0 or -FI_EINVAL */
+/* 0 or -FI_EINVAL */
 FI_P2P_XPU_FUNC int fi_p2p_xpu_mapped_check(const struct fi_p2p_xpu_mapped *mapped,
-					    unsigned int kind, uint64_t offset, uint64_t len)
+					    const struct fi_p2p_xpu_short *op)
 {
-	if (offset > mapped->len || len > mapped->len - offset)
+	if (op->offset > mapped->len || op->len > mapped->len - op->offset)
 		return -FI_EINVAL;
-	if (kind == FI_P2P_XPU_KIND_PUT)
-		return mapped->from || !len ? 0 : -FI_EINVAL;
-	return (mapped->to + offset) % 8 ? -FI_EINVAL : 0;
-}
-
-/* All threads of a scope call it. The first one signals: after what these have put, as they have met since. */
-FI_P2P_XPU_FUNC void fi_p2p_xpu_mapped_do(const struct fi_p2p_xpu_mapped *mapped,
-					  unsigned int kind, uint64_t offset, uint64_t value,
-					  uint64_t len, struct fi_p2p_xpu_part part)
-{
-	uint64_t *word = (uint64_t *) (uintptr_t) (mapped->to + offset);
-
-	if (part.index >= part.count)
-		return;
-	if (kind == FI_P2P_XPU_KIND_PUT)
-		fi_p2p_xpu_copy(mapped->to + offset, mapped->from + value, len, part);
-	else if (!part.index && kind == FI_P2P_XPU_KIND_SET)
-		fi_p2p_xpu_store(word, value);
-	else if (!part.index)
-		fi_p2p_xpu_add(word, value);
+	if (op->kind == FI_P2P_XPU_KIND_PUT)
+		return mapped->from || !op->len ? 0 : -FI_EINVAL;
+	return (mapped->to + op->offset) % 8 ? -FI_EINVAL : 0;
 }
 
 /* Has the proxy count one operation. Its bytes have been read, and may still be on their way, as those of other puts. */
-FI_P2P_XPU_FUNC void fi_p2p_xpu_mapped_count(struct fi_p2p_xpu_way way, uint64_t position,
+FI_P2P_XPU_FUNC void fi_p2p_xpu_mapped_count(struct fi_p2p_xpu_open open, uint64_t position,
 					     uint32_t target)
 {
+	const struct fi_p2p_xpu_word2 done = {0, (uint64_t) FI_P2P_XPU_KIND_DONE
+								 << FI_P2P_XPU_KIND_SHIFT |
+							 (uint64_t) target
+								 << FI_P2P_XPU_TARGET_SHIFT};
+
 	/* not before the copy */
 	__asm__ __volatile__("" ::: "memory");
-	fi_p2p_xpu_way_put(way, position, 0,
-			   (uint64_t) FI_P2P_XPU_KIND_DONE << FI_P2P_XPU_KIND_SHIFT |
-				   (uint64_t) target << FI_P2P_XPU_TARGET_SHIFT);
+	fi_p2p_xpu_open_put(open, position, done);
+}
+
+/* Each of the threads that copy calls it. */
+FI_P2P_XPU_FUNC void fi_p2p_xpu_mapped_put(const struct fi_p2p_xpu_mapped *mapped,
+					   const struct fi_p2p_xpu_short *op, int scope)
+{
+	const struct fi_p2p_xpu_part part = fi_p2p_xpu_part_of(scope);
+
+	if (part.index < part.count)
+		fi_p2p_xpu_copy(mapped->to + op->offset, mapped->from + op->value, op->len,
+				part);
+}
+
+/* One thread calls it, after all of its scope have copied. */
+FI_P2P_XPU_FUNC void fi_p2p_xpu_mapped_signal(const struct fi_p2p_xpu_mapped *mapped,
+					      const struct fi_p2p_xpu_short *op)
+{
+	uint64_t *word = (uint64_t *) (uintptr_t) (mapped->to + op->offset);
+
+	if (op->kind == FI_P2P_XPU_KIND_SET)
+		fi_p2p_xpu_store(word, op->value);
+	else
+		fi_p2p_xpu_add(word, op->value);
 }
 
 /* What it returns if the proxy is to do it */
 #define FI_P2P_XPU_NOT_MAPPED 1
 
 /*
- * The whole of it. @way: the ring whose place it takes, if it is counted. 0 or an error, and then nothing is done. It is
- * not inlined, so that other operations have the registers for themselves.
+ * A put, a signal, or both: of what there is not, @kind is FI_P2P_XPU_KIND_NONE. @way: the ring whose places they take, if they
+ * are counted. 0 or an error, and then nothing is done.
  */
-FI_P2P_XPU_FUNC_APART int fi_p2p_xpu_mapped_post(struct fi_p2p_xpu_way way, unsigned int kind,
-						 uint32_t target, uint64_t offset,
-						 uint64_t value, uint64_t len, int scope)
+FI_P2P_XPU_FUNC int fi_p2p_xpu_mapped_post(struct fi_p2p_xpu_way way,
+					   struct fi_p2p_xpu_short put,
+					   struct fi_p2p_xpu_short signal, int scope)
 {
-	const struct fi_p2p_xpu_mapped mapped = fi_p2p_xpu_mapped_of(way.mapped, target);
+	const int puts = put.kind != FI_P2P_XPU_KIND_NONE;
+	const int signals = signal.kind != FI_P2P_XPU_KIND_NONE;
+	const int first = fi_p2p_xpu_enter(scope);
+	struct fi_p2p_xpu_mapped data = {0, 0, 0, 0}, word = {0, 0, 0, 0};
+	struct fi_p2p_xpu_open open;
 	uint64_t position = 0;
-	int ret, first;
+	int ret = 0;
 
-	if (!mapped.to)
+	/* all of this in one trip to memory */
+	if (puts)
+		data = fi_p2p_xpu_mapped_of(way.mapped, put.target);
+	if (signals)
+		word = fi_p2p_xpu_mapped_of(way.mapped, signal.target);
+	open = fi_p2p_xpu_way_open(way);
+	if (!data.to && !word.to)
 		return FI_P2P_XPU_NOT_MAPPED;
-	ret = fi_p2p_xpu_mapped_check(&mapped, kind, offset, len);
+	if (puts && (!data.to || fi_p2p_xpu_mapped_check(&data, &put)))
+		return -FI_EINVAL;
+	if (signals && (!word.to || fi_p2p_xpu_mapped_check(&word, &signal)))
+		return -FI_EINVAL;
+	if (way.counted && first)
+		ret = fi_p2p_xpu_way_take(way, &open, (uint32_t) (puts + signals), &position);
+	if (puts) {
+		if (way.counted)
+			ret = fi_p2p_xpu_leave(scope, ret);
+		if (!ret)
+			fi_p2p_xpu_mapped_put(&data, &put, scope);
+		/* all have copied */
+		ret = fi_p2p_xpu_leave(scope, ret);
+	}
+	if (signals && first && !ret)
+		fi_p2p_xpu_mapped_signal(&word, &signal);
+	if (way.counted && first && !ret) {
+		if (puts)
+			fi_p2p_xpu_mapped_count(open, position, put.target);
+		if (signals)
+			fi_p2p_xpu_mapped_count(open, position + (uint64_t) puts,
+						signal.target);
+	}
+	return puts || !way.counted ? ret : fi_p2p_xpu_leave(scope, ret);
+}
+
+/*
+ * The same for threads that act together. They are not inlined, so that kernels with many calls stay small, and each takes only
+ * what it needs, as all kernels have as many registers as the largest function that they call.
+ */
+FI_P2P_XPU_FUNC_APART int fi_p2p_xpu_mapped_put_together(struct fi_p2p_xpu_way way,
+							 struct fi_p2p_xpu_short put, int scope)
+{
+	return fi_p2p_xpu_mapped_post(way, put, fi_p2p_xpu_short_none(), scope);
+}
+
+FI_P2P_XPU_FUNC_APART int fi_p2p_xpu_mapped_signal_together(struct fi_p2p_xpu_way way,
+							    struct fi_p2p_xpu_short signal,
+							    int scope)
+{
+	return fi_p2p_xpu_mapped_post(way, fi_p2p_xpu_short_none(), signal, scope);
+}
+
+FI_P2P_XPU_FUNC_APART int fi_p2p_xpu_mapped_both_together(struct fi_p2p_xpu_way way,
+							  struct fi_p2p_xpu_short put,
+							  struct fi_p2p_xpu_short signal,
+							  int scope)
+{
+	return fi_p2p_xpu_mapped_post(way, put, signal, scope);
+}
+
+/* ---- by the kernel or by the proxy ---- */
+
+/* Its trigger; the proxy refuses what does not fit */
+FI_P2P_XPU_FUNC struct fi_p2p_xpu_word2 fi_p2p_xpu_short_trigger(struct fi_p2p_xpu_short op)
+{
+	const int put = op.kind == FI_P2P_XPU_KIND_PUT;
+	struct fi_p2p_xpu_word2 words = {op.value, (uint64_t) FI_P2P_XPU_KIND_NONE
+							   << FI_P2P_XPU_KIND_SHIFT};
+
+	if (op.target <= FI_P2P_XPU_TARGETS_MASK &&
+	    !((op.offset | (put ? op.value : 0)) >> FI_P2P_XPU_OFFSET_BITS))
+		words.hi = (uint64_t) op.kind << FI_P2P_XPU_KIND_SHIFT |
+			   (uint64_t) op.target << FI_P2P_XPU_TARGET_SHIFT | op.offset << 8;
+	if (put) {
+		words.lo = op.value << 24 | op.len >> 8;
+		words.hi |= op.len & 0xff;
+	}
+	return words;
+}
+
+/* A put, a signal, or both. Where the memory is mapped, the kernel does them. Else the proxy does, by one trigger each. */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_short_post(struct fid_xpu_ep *ep, struct fi_p2p_xpu_short put,
+					  struct fi_p2p_xpu_short signal, uint64_t flags,
+					  int scope)
+{
+	const int puts = put.kind != FI_P2P_XPU_KIND_NONE;
+	const int signals = signal.kind != FI_P2P_XPU_KIND_NONE;
+	struct fi_p2p_xpu_way way;
+	struct fi_p2p_xpu_open open;
+	uint64_t position = 0;
+	int ret = fi_p2p_xpu_ep_way(ep, &way);
+
 	if (ret)
 		return ret;
-	first = fi_p2p_xpu_enter(scope);
-	if (way.counted) {
-		if (first)
-			ret = fi_p2p_xpu_way_take(way, &position);
-		ret = fi_p2p_xpu_leave(scope, ret);
-		if (ret)
+	if (__builtin_expect(way.mapped != 0, 0)) {
+		if (scope == FI_XPU_WORK_ITEM)
+			ret = fi_p2p_xpu_mapped_post(way, put, signal, FI_XPU_WORK_ITEM);
+		else if (!signals)
+			ret = fi_p2p_xpu_mapped_put_together(way, put, scope);
+		else if (!puts)
+			ret = fi_p2p_xpu_mapped_signal_together(way, signal, scope);
+		else
+			ret = fi_p2p_xpu_mapped_both_together(way, put, signal, scope);
+		if (ret != FI_P2P_XPU_NOT_MAPPED)
 			return ret;
 	}
-	fi_p2p_xpu_mapped_do(&mapped, kind, offset, value, len, fi_p2p_xpu_part_of(scope));
-	/* all have copied */
-	ret = fi_p2p_xpu_leave(scope, ret);
-	if (way.counted && first)
-		fi_p2p_xpu_mapped_count(way, position, target);
-	return ret;
+	ret = 0;
+	if (fi_p2p_xpu_enter(scope)) {
+		if (!(flags & FI_P2P_XPU_NO_FENCE))
+			fi_p2p_xpu_fence();
+		open = fi_p2p_xpu_way_open(way);
+		ret = fi_p2p_xpu_way_take(way, &open, (uint32_t) (puts + signals), &position);
+		if (!ret && puts)
+			fi_p2p_xpu_open_put(open, position, fi_p2p_xpu_short_trigger(put));
+		if (!ret && signals)
+			fi_p2p_xpu_open_put(open, position + (uint64_t) puts,
+					    fi_p2p_xpu_short_trigger(signal));
+	}
+	return fi_p2p_xpu_leave(scope, ret);
 }
 
 #endif /* FI_P2P_XPU_MAPPED_H */

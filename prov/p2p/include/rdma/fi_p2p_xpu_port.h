@@ -265,12 +265,15 @@ FI_P2P_XPU_FUNC void fi_p2p_xpu_peek2(const uint64_t *from, uint64_t *first, uin
 }
 
 #if defined(__CUDACC__) || defined(__HIPCC__)
-/* All threads of the block get the first one's value. */
+/* All threads of the block get the first one's value. Mostly that is 0, and then they meet once. */
 FI_P2P_XPU_FUNC int fi_p2p_xpu_sync_block(int value)
 {
 	__shared__ int first;
+	const int mine = !threadIdx.x && !threadIdx.y && !threadIdx.z;
 
-	if (!threadIdx.x && !threadIdx.y && !threadIdx.z)
+	if (!__syncthreads_or(mine ? value : 0))
+		return 0;
+	if (mine)
 		first = value;
 	__syncthreads();
 	value = first;

@@ -11,6 +11,9 @@
 #include <rdma/fi_p2p_xpu_abi.h>
 #include <rdma/fi_p2p_xpu_port.h>
 
+/** Flag of an operation: what it is to make visible is visible already */
+#define FI_P2P_XPU_NO_FENCE (1ULL << 60)
+
 /* ---- scopes ---- */
 
 /* Does this thread act for its scope? All have come here, so what they have written is done. */
@@ -129,31 +132,37 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_room(struct fi_p2p_xpu_ring *ring, uint64_t 
 	return tail & FI_P2P_XPU_CLOSED ? -FI_ECANCELED : -FI_EAGAIN;
 }
 
-/*
- * struct fi_p2p_xpu_way - a ring, as one who posts has it. @own: nobody else posts to it. @slots and @size are the
- * ring's; 32 bits spare a GPU half of its instructions. @mapped and @counted are the endpoint's.
- */
+/* struct fi_p2p_xpu_way - a ring. @own: nobody else posts to it. @mapped and @counted are the endpoint's. */
 struct fi_p2p_xpu_way {
 	struct fi_p2p_xpu_ring *ring;
-	struct fi_p2p_xpu_word2 *slots;
-	uint32_t size;
 	int own;
 	const struct fi_p2p_xpu_mapped *mapped;
 	uint64_t counted;
 };
 
-FI_P2P_XPU_FUNC struct fi_p2p_xpu_way fi_p2p_xpu_way_of(struct fi_p2p_xpu_ring *ring, int own)
-{
-	/* @slots and @size */
-	const struct fi_p2p_xpu_word2 both = fi_p2p_xpu_const2(&ring->slots);
-	const struct fi_p2p_xpu_way way = {ring,
-					   (struct fi_p2p_xpu_word2 *) (uintptr_t) both.lo,
-					   (uint32_t) both.hi,
-					   own,
-					   0,
-					   0};
+/* What a ring has in memory, as one who posts has it. 32 bits of @size spare a GPU half of its instructions. */
+struct fi_p2p_xpu_open {
+	struct fi_p2p_xpu_word2 *slots;
+	uint64_t head, done;
+	uint32_t size;
+};
 
-	return way;
+/* In one trip to memory */
+FI_P2P_XPU_FUNC struct fi_p2p_xpu_open fi_p2p_xpu_way_open(struct fi_p2p_xpu_way way)
+{
+	const struct fi_p2p_xpu_word2 fixed = fi_p2p_xpu_const2(&way.ring->slots);
+	struct fi_p2p_xpu_open open;
+
+	/* plain loads: nobody else changes these, so a multiprocessor's own cache has them */
+	if (way.own) {
+		open.head = way.ring->head;
+		open.done = way.ring->done;
+	} else {
+		fi_p2p_xpu_peek2(&way.ring->head, &open.head, &open.done);
+	}
+	open.slots = (struct fi_p2p_xpu_word2 *) (uintptr_t) fixed.lo;
+	open.size = (uint32_t) fixed.hi;
+	return open;
 }
 
 /* The block's ring to an exported endpoint: 0, or -FI_EINVAL if that is none of ours */
@@ -173,86 +182,79 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_ep_way(const struct fid_xpu_ep *ep, struct fi_p2p
 	/* a division takes longer than all the rest */
 	if (block >= (uint32_t) head.hi)
 		block %= (uint32_t) head.hi;
-	*way = fi_p2p_xpu_way_of(&dev->ring[block], !!(head.lo & FI_P2P_XPU_OWNED));
+	way->ring = &dev->ring[block];
+	way->own = !!(head.lo & FI_P2P_XPU_OWNED);
 	way->mapped = (const struct fi_p2p_xpu_mapped *) (uintptr_t) more.lo;
 	way->counted = more.hi;
 	return 0;
 }
 
-/* Takes a position: 0 or an error of fi_p2p_xpu_ring_room() */
-FI_P2P_XPU_FUNC int fi_p2p_xpu_way_take(struct fi_p2p_xpu_way way, uint64_t *position)
+/* Takes @count positions, @position and what follows: 0 or an error of fi_p2p_xpu_ring_room() */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_way_take(struct fi_p2p_xpu_way way, struct fi_p2p_xpu_open *open,
+					uint32_t count, uint64_t *position)
 {
-	uint64_t at, done, seen;
+	uint64_t at = open->head, seen;
 	int ret;
 
-	/* plain loads: nobody else changes these, so a multiprocessor's own cache has them */
 	if (way.own) {
-		at = way.ring->head;
-		if ((uint32_t) (at - way.ring->done) >= way.size) {
-			ret = fi_p2p_xpu_ring_room(way.ring, at);
+		if ((uint32_t) (at + count - 1 - open->done) >= open->size) {
+			ret = fi_p2p_xpu_ring_room(way.ring, at + count - 1);
 			if (ret)
 				return ret;
 		}
-		way.ring->head = at + 1;
+		way.ring->head = at + count;
 		*position = at;
 		return 0;
 	}
 	for (;;) {
-		fi_p2p_xpu_peek2(&way.ring->head, &at, &done);
-		if (at - done >= way.size) {
-			ret = fi_p2p_xpu_ring_room(way.ring, at);
+		if (at + count - 1 - open->done >= open->size) {
+			ret = fi_p2p_xpu_ring_room(way.ring, at + count - 1);
 			if (ret)
 				return ret;
 		}
-		seen = fi_p2p_xpu_swap_if(&way.ring->head, at, at + 1);
+		seen = fi_p2p_xpu_swap_if(&way.ring->head, at, at + count);
 		if (seen == at)
 			break;
+		fi_p2p_xpu_peek2(&way.ring->head, &at, &open->done);
 	}
 	*position = at;
 	return 0;
 }
 
 /* Writes the trigger. The proxy then sees it. */
-FI_P2P_XPU_FUNC void fi_p2p_xpu_way_put(struct fi_p2p_xpu_way way, uint64_t position,
-					uint64_t lo, uint64_t hi)
+FI_P2P_XPU_FUNC void fi_p2p_xpu_open_put(struct fi_p2p_xpu_open open, uint64_t position,
+					 struct fi_p2p_xpu_word2 trigger)
 {
-	const uint64_t lap = (uint32_t) position & way.size ? 0 : FI_P2P_XPU_LAP;
+	const uint64_t lap = (uint32_t) position & open.size ? 0 : FI_P2P_XPU_LAP;
 
-	fi_p2p_xpu_store16(&way.slots[(uint32_t) position & (way.size - 1)], lo,
-			   (hi & ~FI_P2P_XPU_LAP) | lap);
+	fi_p2p_xpu_store16(&open.slots[(uint32_t) position & (open.size - 1)], trigger.lo,
+			   (trigger.hi & ~FI_P2P_XPU_LAP) | lap);
 }
 
-/* Posts a trigger: 0 or an error of fi_p2p_xpu_ring_room() */
-FI_P2P_XPU_FUNC int fi_p2p_xpu_way_post(struct fi_p2p_xpu_way way, uint64_t lo, uint64_t hi)
-{
-	uint64_t position = 0;
-	const int ret = fi_p2p_xpu_way_take(way, &position);
-
-	if (!ret)
-		fi_p2p_xpu_way_put(way, position, lo, hi);
-	return ret;
-}
-
-/* The same with what is beside the trigger: FI_P2P_XPU_WORDS */
+/* Posts an operation of FI_P2P_XPU_WORDS: 0 or an error of fi_p2p_xpu_ring_room() */
 FI_P2P_XPU_FUNC int fi_p2p_xpu_way_post_op(struct fi_p2p_xpu_way way, const uint64_t *words,
 					   uint64_t what)
 {
 	const uint64_t *half = words + FI_P2P_XPU_W_HALVES;
+	struct fi_p2p_xpu_open open = fi_p2p_xpu_way_open(way);
 	struct fi_p2p_xpu_parts *parts;
+	struct fi_p2p_xpu_word2 trigger;
 	uint64_t position = 0, mark;
-	const int ret = fi_p2p_xpu_way_take(way, &position);
+	int ret;
 
+	ret = fi_p2p_xpu_way_take(way, &open, 1, &position);
 	if (ret)
 		return ret;
-	parts = &way.ring->parts[(uint32_t) position & (way.size - 1)];
+	parts = &way.ring->parts[(uint32_t) position & (open.size - 1)];
 	mark = (position + 1) << 32;
 	for (int i = 0; i < FI_P2P_XPU_PARTS; i++) {
 		uint64_t more = i < 6 ? half[i / 2] >> (i % 2 * 32) & 0xffffffffU : 0;
 
 		fi_p2p_xpu_store16(&parts->part[i], words[1 + i], mark | more);
 	}
-	fi_p2p_xpu_way_put(way, position, words[FI_P2P_XPU_W_BUF],
-			   what | (uint64_t) FI_P2P_XPU_KIND_OP << FI_P2P_XPU_KIND_SHIFT);
+	trigger.lo = words[FI_P2P_XPU_W_BUF];
+	trigger.hi = what | (uint64_t) FI_P2P_XPU_KIND_OP << FI_P2P_XPU_KIND_SHIFT;
+	fi_p2p_xpu_open_put(open, position, trigger);
 	return 0;
 }
 
