@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,15 +33,30 @@ static pid_t first_process(int rank)
 	return count ? found[rank % count] : 0;
 }
 
-/* All but the namespace of processes, in which a process is from its start */
-static int enter(int host, int root)
+/* CLONE_NEWUSER if @first has another user namespace than this process, as to enter one's own is an error */
+static int user_space(pid_t first)
+{
+	struct stat here, there;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/user", first);
+	return stat("/proc/self/ns/user", &here) || stat(path, &there) ||
+			       here.st_ino == there.st_ino
+		       ? 0
+		       : CLONE_NEWUSER;
+}
+
+/* All but the namespace of processes, in which a process is from its start. @user: CLONE_NEWUSER or 0 */
+static int enter(int host, int root, int user)
 {
 	char cwd[PATH_MAX];
 
 	if (!getcwd(cwd, sizeof(cwd)))
 		return ft_errno("getcwd", "before a host is entered");
-	if (setns(host, CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNS))
+	if (setns(host, CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWNS | user))
 		return ft_errno("setns", "to a host");
+	/* a program that is executed there may be looked into, by processes of its user */
+	prctl(PR_SET_DUMPABLE, 1);
 	/* the namespace's own root may lie outside that of who has made it */
 	if (fchdir(root) || chroot(".") || chdir(cwd))
 		return ft_errno("chroot", "on a host");
@@ -52,7 +69,7 @@ pid_t ft_host_fork(int rank)
 {
 	const pid_t first = first_process(rank);
 	char path[32];
-	int home, host, root;
+	int home, host, root, user;
 	pid_t pid = -1;
 
 	if (!first)
@@ -61,9 +78,10 @@ pid_t ft_host_fork(int rank)
 	root = open(path, O_PATH | O_CLOEXEC);
 	host = (int) syscall(SYS_pidfd_open, first, 0);
 	home = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+	user = user_space(first);
 	if (!setns(host, CLONE_NEWPID)) {
 		pid = fork();
-		if (!pid && enter(host, root))
+		if (!pid && enter(host, root, user))
 			_exit(EXIT_FAILURE);
 		if (pid && setns(home, CLONE_NEWPID))
 			ft_errno("setns", "back from a host");

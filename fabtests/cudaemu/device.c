@@ -7,6 +7,7 @@
 #include "emu.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,22 +68,33 @@ static const struct {
 	{CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1},
 };
 
+/* Its memory: a file that only the process itself has a name for, or one that all of the host's find */
+static int emu_device_file(int ordinal)
+{
+	char name[48];
+
+	if (emu.conf.host >= 0) {
+		snprintf(name, sizeof(name), EMU_DEVICE_FILE, emu.token, ordinal);
+		return openat(emu.conf.host, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	}
+	snprintf(name, sizeof(name), "cudaemu-device-%d", ordinal);
+	return memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+}
+
 void emu_device_init(struct emu_device *dev, int ordinal)
 {
-	char name[32];
 	int dir;
 
-	snprintf(name, sizeof(name), "cudaemu-device-%d", ordinal);
 	dev->ordinal = ordinal;
 	dev->primary.dev = ordinal;
 	dev->primary.primary = true;
 	dev->pool.dev = ordinal;
 	dev->current_pool = &dev->pool;
-	dev->fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	dev->fd = emu_device_file(ordinal);
 	dev->file_size = EMU_GRANULARITY;
 	/* udmabuf takes only memory that cannot shrink under it */
 	if (dev->fd < 0 || ftruncate(dev->fd, (off_t) dev->file_size) ||
-	    fcntl(dev->fd, F_ADD_SEALS, F_SEAL_SHRINK))
+	    (emu.conf.host < 0 && fcntl(dev->fd, F_ADD_SEALS, F_SEAL_SHRINK)))
 		goto fail;
 	dev->slots =
 		mmap(NULL, EMU_GRANULARITY, PROT_READ | PROT_WRITE, MAP_SHARED, dev->fd, 0);

@@ -61,6 +61,8 @@ enum emu_need {
 #define EMU_MAX_DEVICES 16
 #define EMU_PAGE 4096ull
 #define EMU_GRANULARITY (2ull << 20)
+/* In emu_config.host: the token of a process, and the device's number */
+#define EMU_DEVICE_FILE "%016" PRIx64 "-%d"
 /* The ordinal that the driver reports for memory that it does not know */
 #define EMU_NO_DEVICE (-2)
 
@@ -204,6 +206,7 @@ struct emu_config {
 	uint64_t shuffle_seed;
 	unsigned long hang_copy;
 	bool no_dmabuf, no_memops, no_init, unordered;
+	int host; /* where all processes of this host have their memory, whatever their namespaces; negative: nowhere */
 	bool eager; /* kernels are loaded before their first launch */
 };
 

@@ -104,6 +104,7 @@ void emu_config_read(struct emu_config *conf)
 	conf->no_memops = emu_env_number("CUDAEMU_NO_MEMOPS", 0) != 0;
 	conf->unordered = emu_env_number("CUDAEMU_UNORDERED", 0) != 0;
 	conf->eager = loading && !strcmp(loading, "EAGER");
+	conf->host = (int) emu_env_number("CUDAEMU_HOST", -1);
 	conf->no_init = emu_env_number("CUDAEMU_NO_INIT", 0) != 0;
 }
 

@@ -51,7 +51,8 @@ static CUresult emu_start(void)
 	if (getrandom(&emu.token, sizeof(emu.token), 0) != sizeof(emu.token))
 		return CUDA_ERROR_OPERATING_SYSTEM;
 	emu.token |= 1;
-	emu.udmabuf = !emu.conf.no_dmabuf && access("/dev/udmabuf", R_OK | W_OK) == 0;
+	emu.udmabuf = !emu.conf.no_dmabuf && emu.conf.host < 0 &&
+		      access("/dev/udmabuf", R_OK | W_OK) == 0;
 	for (i = 0; i < emu.conf.devices; i++)
 		emu_device_init(&emu.dev[i], i);
 	pthread_atfork(NULL, NULL, emu_fork_child);

@@ -127,8 +127,11 @@ static int emu_ipc_file(const struct emu_ipc_handle *handle)
 	char path[64];
 	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle->pid, handle->fd);
-	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (emu.conf.host < 0)
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", handle->pid, handle->fd);
+	else
+		snprintf(path, sizeof(path), EMU_DEVICE_FILE, handle->token, handle->dev);
+	fd = openat(emu.conf.host, path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
 	/* the lock comes first, so that the memory is seen to be open, or seen to be gone */
@@ -255,8 +258,11 @@ EMU_API(cuIpcOpenMemHandle_v2, CUdeviceptr *out, CUipcMemHandle opaque, unsigned
 	if (!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS ||
 	    handle.magic != EMU_IPC_MAGIC)
 		return CUDA_ERROR_INVALID_VALUE;
-	/* a process cannot import from itself, and the driver says so in this way */
-	if (handle.token == emu.token)
+	/*
+	 * A process cannot import from itself, and the driver says so in this way. It (580, on an H200) knows it by its id, which
+	 * a process in another namespace may have, too.
+	 */
+	if (handle.pid == getpid())
 		return CUDA_ERROR_INVALID_CONTEXT;
 	fd = emu_ipc_file(&handle);
 	if (fd < 0)

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * fi_p2p_hosts: two or three hosts on this one. Each is a set of namespaces: network, IPC, mounts
- * with a /dev/shm and a /proc of its own, host name and processes. A relay in this process is all
- * that connects them.
+ * with a /dev/shm and a /proc of its own, host name and processes. Each says that it was started at another time. A relay in
+ * this process is all that connects them.
+ *
+ * Or they are containers of this host, which have namespaces of their own of some kinds, and share the others. As there,
+ * /dev/shm goes with the IPC namespace, and /proc with that of processes.
  *
  * A command is run here, on none of them. It is told of the hosts by FT_HOSTS, and of the relay by
  * FT_LINK: functional programs put each rank on a host (common/host.c), and fabtests/pair its two
@@ -15,6 +18,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <linux/if_tun.h>
+#include <dirent.h>
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
@@ -45,6 +49,10 @@ static void usage(FILE *file)
 		"  --loss PERCENT   of packets that get lost (0)\n"
 		"  --delay MS       for each packet (0)\n"
 		"  --seed NUMBER    which packets get lost (1)\n"
+		"  --containers KINDS  containers of this host, with namespaces of their own of\n"
+		"                   these kinds, separated by commas: pid, ipc, net, user, none.\n"
+		"                   number: processes have the same ids in all of them, in pid\n"
+		"                   uid: the user has another id in each of them, in user\n"
 		"  -h, --help       this help\n"
 		"\n"
 		"Exit status: COMMAND's; 77, after \"skip: REASON\", where there can be no hosts.\n");
@@ -118,6 +126,19 @@ static int network_make(int host, int *tun)
 	return 0;
 }
 
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
+
+/* A file with @text; no such file is there, or it is one of the kernel's. 0 or -errno */
+static int file_put(const char *path, const char *text)
+{
+	const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	const ssize_t len = (ssize_t) strlen(text);
+	const int err = fd >= 0 && write(fd, text, (size_t) len) == len ? 0 : -errno;
+
+	close(fd);
+	return err;
+}
+
 static int host_make(int host, int *tun)
 {
 	char name[16];
@@ -128,8 +149,59 @@ static int host_make(int host, int *tun)
 	    mount("tmpfs", "/dev/shm", "tmpfs", 0, NULL) ||
 	    mount("proc", "/proc", "proc", 0, NULL) || sethostname(name, strlen(name)))
 		return -errno;
+	if (file_put("/dev/shm/boot_id", name) ||
+	    mount("/dev/shm/boot_id", BOOT_ID, NULL, MS_BIND, NULL))
+		return -errno;
 	network_tune();
 	return network_make(host, tun);
+}
+
+/* Of which kinds containers have namespaces of their own */
+struct kinds {
+	bool containers;
+	bool pid, ipc, net, user, number, uid;
+};
+
+/* The user is the same one outside, whatever its id in there */
+static int user_make(int id)
+{
+	char map[32];
+	int err;
+
+	snprintf(map, sizeof(map), "%d %d 1", id, (int) geteuid());
+	if (unshare(CLONE_NEWUSER))
+		return -errno;
+	err = file_put("/proc/self/setgroups", "deny");
+	err = err ? err : file_put("/proc/self/uid_map", map);
+	return err ? err : file_put("/proc/self/gid_map", "0 0 1");
+}
+
+static int container_make(const struct kinds *kinds, int host, int *tun)
+{
+	static const char name[] = "container";
+
+	if (unshare(CLONE_NEWUTS | CLONE_NEWNS | (kinds->ipc ? CLONE_NEWIPC : 0) |
+		    (kinds->net ? CLONE_NEWNET : 0)) ||
+	    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    (kinds->ipc && mount("tmpfs", "/dev/shm", "tmpfs", 0, NULL)) ||
+	    (kinds->pid && mount("proc", "/proc", "proc", 0, NULL)) ||
+	    sethostname(name, strlen(name)))
+		return -errno;
+	/* else the first rank of each has the same id */
+	for (int i = 0; kinds->pid && !kinds->number && i < host; i++) {
+		const pid_t pid = fork();
+
+		if (!pid)
+			_exit(0);
+		waitpid(pid, NULL, 0);
+	}
+	if (kinds->net) {
+		const int err = network_make(host, tun);
+
+		if (err)
+			return err;
+	}
+	return kinds->user ? user_make(kinds->uid ? host : 0) : 0;
 }
 
 /* What makes a host hands over: the device, or the error */
@@ -142,7 +214,7 @@ static void hand_over(int sock, int err, int tun)
 	struct iovec iov = {&err, sizeof(err)};
 	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
 
-	if (!err) {
+	if (!err && tun >= 0) {
 		control.head = (struct cmsghdr){
 			.cmsg_level = SOL_SOCKET,
 			.cmsg_type = SCM_RIGHTS,
@@ -172,19 +244,20 @@ static int take_over(int sock, int *tun)
 
 	if (recvmsg(sock, &msg, MSG_CMSG_CLOEXEC) != sizeof(err))
 		return -EPIPE;
-	if (!err)
+	*tun = -1;
+	if (CMSG_FIRSTHDR(&msg))
 		memcpy(tun, CMSG_DATA(&control.head), sizeof(*tun));
 	return err;
 }
 
 /* The first process of a host: the host ends with it, and it ends with us. */
-static void __attribute__((noreturn)) host_main(int host, int sock)
+static void __attribute__((noreturn)) host_main(const struct kinds *kinds, int host, int sock)
 {
 	int tun = -1, err;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	err = kinds->containers ? container_make(kinds, host, &tun) : host_make(host, &tun);
 	signal(SIGCHLD, SIG_IGN); /* nobody else looks after orphans */
-	err = host_make(host, &tun);
 	hand_over(sock, err, tun);
 	close(tun);
 	close(sock);
@@ -193,17 +266,17 @@ static void __attribute__((noreturn)) host_main(int host, int sock)
 }
 
 /* Returns 0 or -errno, which is no mistake of ours: not everybody may have namespaces. */
-static int host_start(int host, pid_t *pid, int *tun)
+static int host_start(const struct kinds *kinds, int host, pid_t *pid, int *tun)
 {
 	const int home = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
 	int pair[2], err;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) ||
-	    unshare(CLONE_NEWPID))
+	    ((kinds->pid || !kinds->containers) && unshare(CLONE_NEWPID)))
 		return -errno;
 	*pid = fork();
 	if (!*pid)
-		host_main(host, pair[1]);
+		host_main(kinds, host, pair[1]);
 	if (*pid < 0 || setns(home, CLONE_NEWPID))
 		return -errno;
 	close(pair[1]);
@@ -265,8 +338,39 @@ static int command_run(struct relay *relay, char **command)
 	return exit_status(status);
 }
 
-static int run_with_hosts(struct relay *relay, char **command)
+/*
+ * What all containers of this host have in common with it: a directory, as a descriptor, where the emulated driver finds the
+ * memory of other processes. Returns it; negative: there is none
+ */
+static int common_open(char *path)
 {
+	char number[16];
+	int dir;
+
+	if (!mkdtemp(path))
+		return -1;
+	dir = open(path, O_RDONLY | O_DIRECTORY);
+	snprintf(number, sizeof(number), "%d", dir);
+	setenv("CUDAEMU_HOST", number, 1);
+	return dir;
+}
+
+static void common_remove(int dir, const char *path)
+{
+	DIR *files = fdopendir(dir);
+	const struct dirent *file;
+
+	while (files && (file = readdir(files)))
+		unlinkat(dir, file->d_name, 0);
+	if (files)
+		closedir(files);
+	rmdir(path);
+}
+
+static int run_with_hosts(struct relay *relay, const struct kinds *kinds, char **command)
+{
+	char common[] = "/dev/shm/containers.XXXXXX";
+	int dir = -1;
 	pid_t pid[RELAY_HOSTS];
 	char hosts[RELAY_HOSTS * 32] = "", program[4096] = "";
 	size_t len = 0;
@@ -277,16 +381,19 @@ static int run_with_hosts(struct relay *relay, char **command)
 			"no --loss with this kernel, whose TCP would wait for minutes: it has "
 			"no " RTO_MAX);
 	for (int i = 0; i < relay->hosts; i++) {
-		const int err = host_start(i, &pid[i], &relay->tun[i]);
+		const int err = host_start(kinds, i, &pid[i], &relay->tun[i]);
+		const char *net = kinds->containers && !kinds->net ? "127.0.0" : RELAY_NET;
 
 		if (err)
 			return ft_skip("no hosts of their own for this user: %s",
 				       strerror(-err));
 		len += (size_t) snprintf(hosts + len, sizeof(hosts) - len, "%s%s.%d=%d",
-					 i ? " " : "", RELAY_NET, i + 1, pid[i]);
+					 i ? " " : "", net, i + 1, pid[i]);
 	}
 	if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)
 		return ft_errno("readlink", "this program");
+	if (kinds->containers)
+		dir = common_open(common);
 	setenv("FT_HOSTS", hosts, 1);
 	setenv("FT_HOSTS_PROGRAM", program, 1);
 	status = command_run(relay, command);
@@ -294,6 +401,8 @@ static int run_with_hosts(struct relay *relay, char **command)
 		kill(pid[i], SIGKILL);
 		waitpid(pid[i], NULL, 0);
 	}
+	if (dir >= 0)
+		common_remove(dir, common);
 	fprintf(stderr, "hosts: of %" PRIu64 " packets %" PRIu64 " got lost\n",
 		relay->passed + relay->lost, relay->lost);
 	if (!status && relay->loss && !relay->lost) {
@@ -315,26 +424,57 @@ static long number(const char *name, const char *text, long min, long max)
 	return value;
 }
 
+static void kinds_read(struct kinds *kinds, char *text)
+{
+	const struct {
+		const char *name;
+		bool *kind;
+	} all[] = {
+		{"pid", &kinds->pid},         {"ipc", &kinds->ipc},       {"net", &kinds->net},
+		{"user", &kinds->user},       {"number", &kinds->number}, {"uid", &kinds->uid},
+		{"none", &kinds->containers},
+	};
+
+	kinds->containers = true;
+	for (char *word = strtok(text, ","); word; word = strtok(NULL, ",")) {
+		size_t i = 0;
+
+		while (i < FT_COUNT(all) && strcmp(word, all[i].name))
+			i++;
+		if (i == FT_COUNT(all)) {
+			ft_err("--containers %s: -h tells the kinds", word);
+			exit(2);
+		}
+		*all[i].kind = true;
+	}
+}
+
 int main(int argc, char **argv)
 {
-	enum { HOSTS, LOSS, DELAY, SEED, ON, HELP };
+	enum { HOSTS, LOSS, DELAY, SEED, ON, CONTAINERS, HELP };
 	static const struct option options[] = {
 		[HOSTS] = {"hosts", required_argument, NULL, HOSTS},
 		[LOSS] = {"loss", required_argument, NULL, LOSS},
 		[DELAY] = {"delay", required_argument, NULL, DELAY},
 		[SEED] = {"seed", required_argument, NULL, SEED},
 		[ON] = {"on", required_argument, NULL, ON},
+		[CONTAINERS] = {"containers", required_argument, NULL, CONTAINERS},
 		[HELP] = {"help", no_argument, NULL, 'h'},
 		{NULL},
 	};
 	static const long max[] = {RELAY_HOSTS, 99, 10000, LONG_MAX, FT_MAX_RANKS - 1};
 	long value[] = {2, 0, 0, 1, -1};
 	struct relay relay = {.hosts = 0};
+	struct kinds kinds = {.containers = false};
 	int letter;
 
 	ft_prefix_set(argv[0], -1);
 	/* what follows the command is the command's */
 	while ((letter = getopt_long(argc, argv, "+h", options, NULL)) != -1) {
+		if (letter == CONTAINERS) {
+			kinds_read(&kinds, optarg);
+			continue;
+		}
 		if (letter >= (int) FT_COUNT(value)) {
 			usage(letter == 'h' ? stdout : stderr);
 			return letter == 'h' ? 0 : 2;
@@ -353,5 +493,5 @@ int main(int argc, char **argv)
 	relay.loss = (unsigned int) value[LOSS];
 	relay.delay_us = (double) value[DELAY] * 1e3;
 	relay.seed = (uint64_t) value[SEED];
-	return run_with_hosts(&relay, argv);
+	return run_with_hosts(&relay, &kinds, argv);
 }
