@@ -143,7 +143,7 @@ leave_out() {
 	[ -n "$all" ] || left_out+=(${1:+-x "$1"})
 }
 
-# functional BUILD MODE MEMORY PROVIDERS [PATTERN]: or the suite "mpi", "ipc", "hosts", "kill" or "skew"; or
+# functional BUILD MODE MEMORY PROVIDERS [PATTERN]: or the suite "mpi", "ipc", "hosts", "containers", "kill" or "skew"; or
 # connected endpoints
 suite=functional endpoints=rdm
 functional() {
@@ -621,6 +621,15 @@ part_hosts() {
 		run_functional plain hook cuda "$direct"
 		run_functional plain layered system "tcp;ofi_rxm;ofi_p2p"
 		connected plain cuda
+	fi
+	suite=containers
+	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
+	if [ -n "$all" ]; then
+		run_functional plain layered cuda "$direct;ofi_p2p"
+		# shm is for one /dev/shm, where its names are the processes' ids
+		left_out=(-x '^ipc|number')
+		run_functional plain layered cuda "shm;ofi_p2p"
+		leave_out
 	fi
 	suite=functional
 }

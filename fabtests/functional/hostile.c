@@ -83,6 +83,8 @@ static int greet(struct side *s, uint32_t step)
 				      .flags = step | WIRE_FOLLOWS |
 					       (scene->lanes ? WIRE_MAY_LANES : 0),
 				      .key = s->host_id,
+				      .data = s->spaces.pid,
+				      .status = (int32_t) s->spaces.net,
 				      .process = (uint64_t) getpid(),
 				      .grant = GRANT,
 				      .oldest = WIRE_VERSION_OLDEST,
@@ -162,6 +164,7 @@ static int heard_one(struct side *s, const struct wire_msg *msg)
 	if (msg->type != WIRE_HELLO || s->token)
 		return 0;
 	s->host_id = msg->key;
+	s->spaces = (struct ipc_spaces){(uint32_t) msg->data, (uint32_t) msg->status};
 	if (msg->flags & WIRE_ASKS)
 		return greet(s, WIRE_ASKS);
 	s->token = msg->grant;

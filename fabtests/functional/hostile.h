@@ -52,6 +52,7 @@ struct side {
 	struct known known;
 	struct ft_name name;
 	uint64_t tag, token, host_id, next_id;
+	struct ipc_spaces spaces;
 	struct wire_msg announced; /* the bait */
 	uint64_t asked;            /* by which id, until there is an answer */
 	struct wire_msg answer;    /* the last one */

@@ -185,7 +185,7 @@ static void no_board(struct fuzz *in)
 	const uint64_t pid = fuzz_rarely(in, 8) ? fuzz_number(in) : (uint64_t) getpid();
 	const uint64_t fd = fuzz_rarely(in, 2) ? fuzz_number(in) : fuzz_take(in, 1);
 
-	FUZZ_CHECK(board_far_open(&fars, OWNER + 1, pid << 32 | (uint32_t) fd));
+	FUZZ_CHECK(board_far_open(&fars, OWNER + 1, pid << 32 | (uint32_t) fd, 0, true));
 	FUZZ_CHECK(!fars);
 }
 
@@ -249,7 +249,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const bool scribbles = fuzz_rarely(&in, 64);
 	const uint64_t place = board_open(&game.board, OWNER);
 
-	FUZZ_CHECK(place && !board_far_open(&game.fars, OWNER, place));
+	FUZZ_CHECK(place && !board_far_open(&game.fars, OWNER, place, 0, true));
 	game.size = (size_t) lseek(game.board.fd, 0, SEEK_END);
 	game.page = mmap(NULL, game.size, PROT_READ | PROT_WRITE, MAP_SHARED, game.board.fd, 0);
 	FUZZ_CHECK(game.page != MAP_FAILED);

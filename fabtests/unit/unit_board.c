@@ -16,6 +16,7 @@
 
 #include "base/base.h"
 #include "mem/board.h"
+#include "mem/ipc_share.h"
 
 #define OWNER 0x123456789a000000ULL
 
@@ -55,10 +56,10 @@ static void test_note(void **state)
 	assert_int_equal(board_far_read(fars, OWNER, OWNER + 1, text), 0);
 	assert_false(board_far_answer(fars, OWNER, OWNER + 1));
 	assert_false(board_far_known(fars, OWNER));
-	assert_int_equal(board_far_open(&fars, OWNER, place), 0);
+	assert_int_equal(board_far_open(&fars, OWNER, place, 0, true), 0);
 	assert_true(board_far_known(fars, OWNER));
 	assert_false(board_far_known(fars, OWNER + (1 << 24)));
-	assert_int_equal(board_far_open(&fars, OWNER, place), 0);
+	assert_int_equal(board_far_open(&fars, OWNER, place, 0, true), 0);
 	assert_int_equal(board_far_read(fars, OWNER, OWNER + 1, text), 0);
 
 	put_up(&board, OWNER + 1, 7, BOARD_TEXT_MAX);
@@ -93,7 +94,7 @@ static void test_answer(void **state)
 	uint8_t text[BOARD_TEXT_MAX];
 	uint64_t id;
 
-	assert_int_equal(board_far_open(&fars, OWNER, board_open(&board, OWNER)), 0);
+	assert_int_equal(board_far_open(&fars, OWNER, board_open(&board, OWNER), 0, true), 0);
 	put_up(&board, OWNER + 1, 7, 4);
 	/* one about what is there no more is nobody's, even if another has its place */
 	board_take_down(&board, OWNER + 1);
@@ -194,7 +195,7 @@ static void test_length(void **state)
 	pthread_t thread;
 	int len;
 
-	assert_int_equal(board_far_open(&fars, OWNER, board_open(&board, OWNER)), 0);
+	assert_int_equal(board_far_open(&fars, OWNER, board_open(&board, OWNER), 0, true), 0);
 	/* the text of the one is followed by the other's id */
 	put_up(&board, OWNER + 1, 7, BOARD_TEXT_MAX);
 	put_up(&board, OWNER + 2, 7, BOARD_TEXT_MAX);
@@ -226,27 +227,86 @@ static void test_no_board(void **state)
 	assert_int_not_equal(place, 0);
 	size = (int) lseek(board.fd, 0, SEEK_END);
 	/* another one's */
-	assert_true(board_far_open(&fars, OWNER + (1 << 24), place) < 0);
+	assert_true(board_far_open(&fars, OWNER + (1 << 24), place, 0, true) < 0);
 	/* no process, no descriptor */
-	assert_true(board_far_open(&fars, OWNER, place_of(0x7fffffff, board.fd)) < 0);
-	assert_true(board_far_open(&fars, OWNER, place_of(getpid(), 0x7fffffff)) < 0);
+	assert_true(board_far_open(&fars, OWNER, place_of(0x7fffffff, board.fd), 0, true) < 0);
+	assert_true(board_far_open(&fars, OWNER, place_of(getpid(), 0x7fffffff), 0, true) < 0);
 	assert_int_equal(pipe(pipes), 0);
-	assert_true(board_far_open(&fars, OWNER, place_of(getpid(), pipes[0])) < 0);
-	assert_true(board_far_open(&fars, OWNER, place_of(getpid(), pipes[1])) < 0);
+	assert_true(board_far_open(&fars, OWNER, place_of(getpid(), pipes[0]), 0, true) < 0);
+	assert_true(board_far_open(&fars, OWNER, place_of(getpid(), pipes[1]), 0, true) < 0);
 	close(pipes[0]);
 	close(pipes[1]);
 	/* of the right size, but it may shrink; then sealed, but empty */
 	fd = memfd_create("test", MFD_ALLOW_SEALING | MFD_CLOEXEC);
 	assert_true(fd >= 0);
 	assert_int_equal(ftruncate(fd, size), 0);
-	assert_true(board_far_open(&fars, OWNER, place_of(getpid(), fd)) < 0);
+	assert_true(board_far_open(&fars, OWNER, place_of(getpid(), fd), 0, true) < 0);
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-	assert_true(board_far_open(&fars, OWNER, place_of(getpid(), fd)) < 0);
+	assert_true(board_far_open(&fars, OWNER, place_of(getpid(), fd), 0, true) < 0);
 	close(fd);
 	assert_null(fars);
-	assert_int_equal(board_far_open(&fars, OWNER, place), 0);
+	assert_int_equal(board_far_open(&fars, OWNER, place, 0, true), 0);
 	board_far_close_all(&fars);
 	board_close(&board);
+}
+
+/* The owner gives its board to a process that may not look into it, as long as it has one */
+static void test_asked(void **state)
+{
+	const uint64_t process = 0x1234500000000000 | (uint32_t) getpid();
+	struct board board = {.page = NULL}, other = {.page = NULL};
+	struct board_far *fars = NULL;
+	uint8_t text[BOARD_TEXT_MAX];
+	uint64_t place = board_open(&board, OWNER);
+
+	/* nobody answers yet */
+	assert_true(board_far_open(&fars, OWNER, place, process, false) < 0);
+	assert_int_equal(ipc_share_start(process), 0);
+	assert_true(board_far_open(&fars, OWNER, place, process + 1, false) < 0);
+	assert_true(board_far_open(&fars, OWNER + (1 << 24), place, process, false) < 0);
+	assert_int_equal(board_far_open(&fars, OWNER, place, process, false), 0);
+	memcpy(board_note(&board, OWNER + 1), "asked", 6);
+	board_show(&board, OWNER + 1, 6);
+	assert_int_equal(board_far_read(fars, OWNER, OWNER + 1, text), 6);
+	assert_string_equal(text, "asked");
+	board_far_close_all(&fars);
+	/* the place means another process here, which has no such descriptor */
+	assert_int_equal(board_far_open(&fars, OWNER, place_of(getpid(), 0x7fffffff), process,
+					true),
+			 0);
+	board_far_close_all(&fars);
+	/* what has the descriptor's number afterwards is not given away */
+	board_close(&board);
+	assert_int_not_equal(board_open(&other, OWNER + (2 << 24)), 0);
+	assert_true(board_far_open(&fars, OWNER, place, process, false) < 0);
+	board_close(&other);
+	ipc_share_stop();
+}
+
+/* So many boards of processes that have ended, whose ids say nothing here, make room */
+static void test_many_asked(void **state)
+{
+	const uint64_t process = 0x1234600000000000 | (uint32_t) getpid();
+	static struct board boards[BOARD_FAR_MAX + 1];
+	struct board_far *fars = NULL;
+	uint64_t place;
+
+	assert_int_equal(ipc_share_start(process), 0);
+	for (uint64_t i = 0; i <= BOARD_FAR_MAX; i++)
+		assert_int_not_equal(board_open(&boards[i], OWNER + (i << 24)), 0);
+	for (uint64_t i = 0; i < BOARD_FAR_MAX; i++)
+		assert_int_equal(board_far_open(&fars, OWNER + (i << 24), 1, process, false),
+				 0);
+	place = boards[BOARD_FAR_MAX].place;
+	assert_true(board_far_open(&fars, OWNER + ((uint64_t) BOARD_FAR_MAX << 24), place, 0,
+				   true) < 0);
+	ipc_share_stop();
+	assert_int_equal(board_far_open(&fars, OWNER + ((uint64_t) BOARD_FAR_MAX << 24), place,
+					0, true),
+			 0);
+	for (uint64_t i = 0; i <= BOARD_FAR_MAX; i++)
+		board_close(&boards[i]);
+	board_far_close_all(&fars);
 }
 
 /* More boards than are kept: those that their owners have closed make room */
@@ -259,12 +319,12 @@ static void test_many(void **state)
 	for (uint64_t i = 0; i < BOARD_FAR_MAX; i++) {
 		place = board_open(&boards[i], OWNER + (i << 24));
 		assert_int_not_equal(place, 0);
-		assert_int_equal(board_far_open(&fars, OWNER + (i << 24), place), 0);
+		assert_int_equal(board_far_open(&fars, OWNER + (i << 24), place, 0, true), 0);
 	}
 	place = board_open(&boards[BOARD_FAR_MAX], 5 << 24);
-	assert_true(board_far_open(&fars, 5 << 24, place) < 0);
+	assert_true(board_far_open(&fars, 5 << 24, place, 0, true) < 0);
 	board_close(&boards[7]);
-	assert_int_equal(board_far_open(&fars, 5 << 24, place), 0);
+	assert_int_equal(board_far_open(&fars, 5 << 24, place, 0, true), 0);
 	for (uint64_t i = 0; i <= BOARD_FAR_MAX; i++)
 		board_close(&boards[i]);
 	board_far_close_all(&fars);
@@ -287,7 +347,7 @@ static int read_all(uint64_t place)
 
 	/* its parent may have failed */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (board_far_open(&fars, OWNER, place))
+	if (board_far_open(&fars, OWNER, place, 0, true))
 		return 2;
 	for (uint64_t id = OWNER + 1; id <= OWNER + ROUNDS; id++) {
 		/* where there is but one processor, its parent needs it */
@@ -362,7 +422,7 @@ static void test_left(void **state)
 		_exit(1);
 	}
 	assert_int_equal(read(pipes[0], &place, sizeof place), sizeof place);
-	assert_int_equal(board_far_open(&fars, OWNER, place), 0);
+	assert_int_equal(board_far_open(&fars, OWNER, place, 0, true), 0);
 	assert_int_equal(kill(pid, SIGKILL), 0);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	assert_int_equal(board_far_read(fars, OWNER, OWNER + 1, text), 9);
@@ -382,7 +442,7 @@ static void test_child(void **state)
 	int status = 1;
 	pid_t pid;
 
-	assert_int_equal(board_far_open(&fars, OWNER, place), 0);
+	assert_int_equal(board_far_open(&fars, OWNER, place, 0, true), 0);
 	for (int i = 1; i <= 3; i++)
 		put_up(&board, OWNER + i, 7, 9);
 	assert_true(board_far_answer(fars, OWNER, OWNER + 3));
@@ -414,7 +474,7 @@ static void test_unread(void **state)
 	struct board_far *fars = NULL;
 	uint8_t text[BOARD_TEXT_MAX];
 
-	assert_int_equal(board_far_open(&fars, OWNER, board_open(&board, OWNER)), 0);
+	assert_int_equal(board_far_open(&fars, OWNER, board_open(&board, OWNER), 0, true), 0);
 	for (uint64_t i = 1; i <= BOARD_LEFT_MAX + 1; i++) {
 		if (i > 1)
 			assert_null(board_note(&board, OWNER + 1 + BOARD_NOTES));
@@ -435,6 +495,7 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(test_scribble), cmocka_unit_test(test_no_board),
 	cmocka_unit_test(test_many),     cmocka_unit_test(test_processes),
 	cmocka_unit_test(test_child),    cmocka_unit_test(test_length),
+	cmocka_unit_test(test_asked),    cmocka_unit_test(test_many_asked),
 };
 
 int main(int argc, char **argv)

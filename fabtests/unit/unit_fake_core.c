@@ -234,6 +234,7 @@ struct xfer_peer *fake_peer(struct xfer_ep *ep, fi_addr_t addr)
 	assert_int_equal(xfer_peer_admit(peer, FAKE_TOKEN(addr)), 0);
 	peer->state = XFER_PEER_KNOWN;
 	peer->open = true;
+	peer->spaces = fake_xfer.ipc.spaces;
 	ep->proto->news = true;
 	p2p_lock_drop(&fake_xfer.lock);
 	return peer;

@@ -341,11 +341,13 @@ static pid_t ended(void)
 void test_ended_unheard(void **state)
 {
 	const struct {
-		bool lives, far, lost;
+		bool lives, far, apart, lost;
 	} peers[] = {
 		{.lost = true},
 		{.lives = true},
 		{.far = true},
+		/* in another PID namespace, where the id is another process's */
+		{.apart = true},
 	};
 	struct wire_msg answer;
 	struct xfer_peer *peer;
@@ -354,6 +356,7 @@ void test_ended_unheard(void **state)
 		open_ep();
 		answer = greeting(WIRE_ANSWERS, greet().grant);
 		answer.key = fake_xfer.ipc.host ^ peers[i].far;
+		answer.data = fake_xfer.ipc.spaces.pid ^ peers[i].apart;
 		answer.process = 5ULL << 32 | (uint32_t) (peers[i].lives ? getpid() : ended());
 		hear(answer);
 		p2p_lock_take(&fake_xfer.lock);

@@ -40,7 +40,7 @@ static void open_notes(void)
 	theirs = (struct board){.page = NULL};
 	told.known = false;
 	assert_int_equal(board_far_open(&fake_xfer.notes.boards, owner,
-					board_open(&theirs, owner)),
+					board_open(&theirs, owner), 0, true),
 			 0);
 }
 
@@ -231,6 +231,30 @@ static bool offered(void)
 	return query.takes;
 }
 
+/* Namespaces keep both processes apart for ever, or only one kind of memory, which is tried again later */
+static void look_apart(struct xfer_peer *peer)
+{
+	static const struct {
+		enum path_far far;
+		bool ever;
+	} apart[] = {
+		{PATH_FAR_NET, false},
+		{PATH_FAR_NUMBER, false},
+		{PATH_FAR_USER, true},
+		{PATH_FAR_SPACES, true},
+	};
+
+	for (size_t i = 0; i < UNIT_COUNT(apart); i++) {
+		peer->facts &= ~HELLO_REFUSES;
+		peer->offers = (struct retry){.delay = 0};
+		assert_true(hello_takes_offers(peer));
+		hello_offered(peer, 100000, apart[i].far, false);
+		assert_false(hello_takes_offers(peer));
+		peer->offers = (struct retry){.delay = 0};
+		assert_int_equal(hello_takes_offers(peer), !apart[i].ever);
+	}
+}
+
 /* Short messages are offered to who takes them, until one was not taken, and again once a long one was. */
 void test_short_offers(void **state)
 {
@@ -256,6 +280,7 @@ void test_short_offers(void **state)
 		hello_offered(peer, 100000, PATH_FAR_NOT, false);
 		assert_true(offered());
 	}
+	look_apart(peer);
 	p2p_lock_drop(&fake_xfer.lock);
 	close_ep();
 }

@@ -256,10 +256,10 @@ static void test_granted(void **state)
 		.size = mem.size,
 	};
 	assert_false(given(&offer));
-	assert_int_equal(ipc_share_grant(&mem, &share, offer.handle), 0);
+	assert_int_equal(ipc_share_grant(mem.id, -1, &share, offer.handle), 0);
 	assert_true(given(&offer));
 	other = offer;
-	assert_int_equal(ipc_share_grant(&mem, &again, other.handle), 0);
+	assert_int_equal(ipc_share_grant(mem.id, -1, &again, other.handle), 0);
 	assert_true(given(&other));
 	assert_memory_not_equal(offer.handle, other.handle, IPC_SHARE_WORD);
 	other.handle[IPC_SHARE_WORD - 1] ^= 1;

@@ -41,7 +41,7 @@ static struct keepalive *open_at(struct keepalive_ear *from, const char *text, u
 {
 	const struct sockaddr_in name = name_of(text);
 	struct keepalive *keepalive =
-		keepalive_open(from, OURS, port, &name, sizeof name, false);
+		keepalive_open(from, OURS, port, &name, sizeof name, false, false);
 
 	assert_non_null(keepalive);
 	return keepalive;
@@ -122,9 +122,9 @@ static void test_no_ip(void **state)
 	struct keepalive *near, *far;
 
 	assert_non_null(ear);
-	far = keepalive_open(ear, OURS, keepalive_port(ear), name, sizeof name, false);
+	far = keepalive_open(ear, OURS, keepalive_port(ear), name, sizeof name, false, false);
 	assert_non_null(far);
-	near = keepalive_open(ear, OURS, keepalive_port(ear), name, sizeof name, true);
+	near = keepalive_open(ear, OURS, keepalive_port(ear), name, sizeof name, true, false);
 	assert_non_null(near);
 	keepalive_ask(far);
 	hear(near);
@@ -167,9 +167,10 @@ static void test_ended(void **state)
 	if (!child)
 		_exit(0);
 	assert_int_equal(waitpid(child, &status, 0), child);
-	near = keepalive_open(NULL, (uint32_t) child, 0, NULL, 0, true);
-	far = keepalive_open(NULL, (uint32_t) child, 0, NULL, 0, false);
-	alive = keepalive_open(NULL, (uint32_t) getpid(), 0, NULL, 0, true);
+	near = keepalive_open(NULL, (uint32_t) child, 0, NULL, 0, true, true);
+	/* of another PID namespace, where the id is another process's */
+	far = keepalive_open(NULL, (uint32_t) child, 0, NULL, 0, true, false);
+	alive = keepalive_open(NULL, (uint32_t) getpid(), 0, NULL, 0, true, true);
 	assert_true(keepalive_gone(near));
 	assert_false(keepalive_gone(far));
 	assert_false(keepalive_gone(alive));

@@ -252,7 +252,7 @@ static void test_held_up(void **state)
 	ep.proto->keepalive = keepalive_listen(2, &name, sizeof name);
 	assert_non_null(ep.proto->keepalive);
 	peer->life.keepalive =
-		keepalive_open(ep.proto->keepalive, 1, 1, &name, sizeof name, true);
+		keepalive_open(ep.proto->keepalive, 1, 1, &name, sizeof name, true, true);
 	assert_non_null(peer->life.keepalive);
 	/* as if it had answered now and then: it is not asked at once */
 	peer->life.asks = 100;

@@ -411,7 +411,7 @@ static void test_board(void **state)
 	assert_int_equal(*(const uint64_t *) (note + at("Note", "done")), 0);
 	assert_int_equal(*(const uint32_t *) (note + at("Note", "len")), 3);
 	assert_ptr_equal(board_word(&board, id), note + at("Note", "id"));
-	assert_int_equal(board_far_open(&fars, OWNER, place), 0);
+	assert_int_equal(board_far_open(&fars, OWNER, place, 0, true), 0);
 	assert_true(board_far_answer(fars, OWNER, id));
 	assert_int_equal(*(const uint64_t *) (note + at("Note", "done")), id);
 	assert_int_equal(*(const uint64_t *) (page + at("Board", "answers")), 1);

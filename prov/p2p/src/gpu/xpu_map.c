@@ -127,7 +127,7 @@ static int xpu_map_open(struct xpu_ctx *ctx, const struct xpu_share *share, unsi
 	struct xpu_map *map;
 	int ret;
 
-	*why = "it is another host's, another user's or another container's, or this process's";
+	*why = "it is another host's, another user's, or this process's";
 	if (!ipc_near(&xfer->ipc, offer) || offer->process == xfer->ipc.process)
 		return -FI_EOPNOTSUPP;
 	*why = "out of memory";

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/room.h"
+#include "mem/ipc_share.h"
 
 /*
  * The thread sanitizer knows no fences. Nor does it see the data that they order, which belongs
@@ -62,9 +63,12 @@ struct board_page {
 _Static_assert(offsetof(struct board_page, notes) == 2 * P2P_CACHE_LINE,
 	       "what owner and readers write is apart");
 
+/* @process, @here: as for board_far_open() */
 struct board_far {
 	uint64_t owner;
 	uint64_t place;
+	uint64_t process;
+	bool here;
 	struct board_page *page;
 	UT_hash_handle hh;
 };
@@ -77,10 +81,7 @@ static size_t board_index(uint64_t id)
 
 /* ---- our own ---- */
 
-/*
- * Kernels may insist that memory files cannot be made executable. Older ones do not know the
- * flag.
- */
+/* Kernels may insist that memory files cannot be made executable. Older ones do not know the flag. */
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8u
 #endif
@@ -105,9 +106,7 @@ void *board_map_new(const char *name, size_t size, int *fd)
 	if (ret < 0)
 		return NULL;
 	ret = -posix_fallocate(*fd, 0, (off_t) size);
-	/*
-	 * the seal keeps the owner from shrinking the file: a reader's look would end in SIGBUS
-	 */
+	/* the seal keeps the owner from shrinking the file: a reader's look would end in SIGBUS */
 	if (!ret && fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK))
 		ret = -errno;
 	if (!ret) {
@@ -141,6 +140,9 @@ static int board_create(struct board *board, uint64_t owner)
 	board->forks = process_forks;
 	board->fd = fd;
 	board->place = (uint64_t) getpid() << 32 | (uint32_t) fd;
+	/* without memory for that, those that may look into this process open it all the same */
+	if (ipc_share_grant(owner, fd, &board->share, NULL))
+		board->share = NULL;
 	return 0;
 }
 
@@ -182,6 +184,8 @@ void board_close(struct board *board)
 	/* readers that still have the page mapped see this, and unmap it */
 	if (board_there(board))
 		__atomic_store_n(&board->page->magic, 0, __ATOMIC_RELAXED);
+	if (board->share)
+		ipc_share_revoke(board->share);
 	munmap(board->page, sizeof *board->page);
 	close(board->fd);
 	board->page = NULL;
@@ -311,9 +315,33 @@ static void board_far_free(struct board_far **fars, struct board_far *far)
 	free(far);
 }
 
-/*
- * Is there room for one more board? If there is none, unmaps the boards whose owners are gone.
- */
+/* Asks the owner for its board. Negative: it gives none */
+static int board_far_ask(uint64_t owner, uint64_t process)
+{
+	const struct ipc_offer offer = {.process = process, .id = owner};
+	const char *why;
+	int fd, ret = ipc_share_get(&offer, &fd, &why);
+
+	/* whoever does not answer now is asked again another time */
+	if (ret == -FI_EAGAIN)
+		close(fd);
+	return ret ? ret : fd;
+}
+
+/* Nobody asks a process for its board that can see its id */
+static bool board_far_ended(const struct board_far *far)
+{
+	int fd;
+
+	if (far->here)
+		return process_ended((pid_t) (far->place >> 32));
+	fd = board_far_ask(far->owner, far->process);
+	if (fd >= 0)
+		close(fd);
+	return fd < 0 && fd != -FI_EAGAIN;
+}
+
+/* Is there room for one more board? If there is none, unmaps the boards whose owners are gone. */
 static bool board_far_room(struct board_far **fars)
 {
 	struct board_far *far, *next;
@@ -322,10 +350,19 @@ static bool board_far_room(struct board_far **fars)
 		return true;
 	HASH_ITER(hh, *fars, far, next) {
 		if (__atomic_load_n(&far->page->magic, __ATOMIC_RELAXED) != BOARD_MAGIC ||
-		    process_ended((pid_t) (far->place >> 32)))
+		    board_far_ended(far))
 			board_far_free(fars, far);
 	}
 	return HASH_COUNT(*fars) < BOARD_FAR_MAX;
+}
+
+/* May it be one, as it is a file of that kind and size? */
+static bool board_far_fits(int fd)
+{
+	struct stat stat;
+
+	return !fstat(fd, &stat) && S_ISREG(stat.st_mode) && !stat.st_nlink &&
+	       stat.st_size == (off_t) sizeof(struct board_page);
 }
 
 /*
@@ -336,50 +373,47 @@ static bool board_far_room(struct board_far **fars)
  */
 static int board_far_fd(uint64_t place)
 {
-	struct stat stat;
 	char path[64];
-	int fd, look, seals;
+	int fd, look;
 
 	snprintf(path, sizeof path, "/proc/%u/fd/%u", (unsigned int) (place >> 32),
 		 (unsigned int) place);
 	look = open(path, O_PATH | O_CLOEXEC);
 	if (look < 0)
 		return -errno;
-	if (fstat(look, &stat) || !S_ISREG(stat.st_mode) || stat.st_nlink ||
-	    stat.st_size != (off_t) sizeof(struct board_page)) {
+	if (!board_far_fits(look)) {
 		close(look);
 		return -FI_EINVAL;
 	}
 	snprintf(path, sizeof path, "/proc/self/fd/%d", look);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	close(look);
-	if (fd < 0)
-		return -errno;
-	seals = fcntl(fd, F_GET_SEALS);
-	if (seals >= 0 && seals & F_SEAL_SHRINK)
-		return fd;
-	close(fd);
-	return -FI_EINVAL;
+	return fd < 0 ? -errno : fd;
 }
 
-static struct board_page *board_far_map(uint64_t owner, uint64_t place)
+static struct board_page *board_far_map(const struct board_far *far)
 {
-	struct board_page *page;
-	int fd = board_far_fd(place);
+	struct board_page *page = MAP_FAILED;
+	int fd = far->here ? board_far_fd(far->place) : -FI_EACCES, seals;
 
 	if (fd < 0)
+		fd = board_far_ask(far->owner, far->process);
+	if (fd < 0)
 		return NULL;
-	page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	seals = fcntl(fd, F_GET_SEALS);
+	if (seals >= 0 && seals & F_SEAL_SHRINK && board_far_fits(fd))
+		page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
 	if (page == MAP_FAILED)
 		return NULL;
-	if (page->magic == BOARD_MAGIC && page->owner == owner)
+	if (page->magic == BOARD_MAGIC && page->owner == far->owner)
 		return page;
 	munmap(page, sizeof *page);
 	return NULL;
 }
 
-int board_far_open(struct board_far **fars, uint64_t owner, uint64_t place)
+int board_far_open(struct board_far **fars, uint64_t owner, uint64_t place, uint64_t process,
+		   bool here)
 {
 	struct board_far *far;
 
@@ -393,7 +427,9 @@ int board_far_open(struct board_far **fars, uint64_t owner, uint64_t place)
 		return -FI_ENOMEM;
 	far->owner = owner;
 	far->place = place;
-	far->page = board_far_map(owner, place);
+	far->process = process;
+	far->here = here;
+	far->page = board_far_map(far);
 	if (far->page)
 		HASH_ADD(hh, *fars, owner, sizeof far->owner, far);
 	if (far->page && far->hh.tbl)
@@ -455,10 +491,7 @@ bool board_far_answer(struct board_far *fars, uint64_t owner, uint64_t id)
 	note = &far->page->notes[board_index(id)];
 	old = __atomic_load_n(&note->done, __ATOMIC_RELAXED);
 	do {
-		/*
-		 * nobody waits for this answer any more, and it must not replace the answer of
-		 * another note
-		 */
+		/* nobody waits for this answer any more, and it must not replace the answer of another note */
 		if (__atomic_load_n(&note->id, __ATOMIC_ACQUIRE) != id)
 			return true;
 	} while (!__atomic_compare_exchange_n(&note->done, &old, id, false, __ATOMIC_RELEASE,

@@ -6,8 +6,8 @@
  * learned otherwise. The reader says on the note when it is done. Over a core provider, note
  * and answer would each be a message, with its locks, its receive and its completion.
  *
- * A board is a memfd. Other processes open it by the owner's process and descriptor, and may
- * write to it. The owner may be another program, or dead. So the reader checks whatever a board
+ * A board is a memfd. Other processes open it by the owner's process and descriptor, or ask the owner for it
+ * (ipc_share.h), and may write to it. The owner may be another program, or dead. So the reader checks whatever a board
  * says. The owner believes only one thing: that a note is answered.
  *
  * The caller's lock guards struct board and struct board_far.
@@ -21,6 +21,7 @@
 #include <sys/uio.h>
 
 #include "base/retry.h"
+#include "mem/ipc.h"
 
 /* Notes on a board. If an id's place is taken, its owner tells the reader in another way. */
 #define BOARD_NOTES 256
@@ -42,7 +43,8 @@ struct board_far;
  * @page:	the page; NULL: not open
  * @forks:	whose process it is (process_forks): to a child, there is no board
  * @retry:	it could not be opened
- * @fd:		the descriptor that other processes open it by; @place: the same, for them
+ * @fd:		the descriptor that other processes open it by; @place: the same, for them; @share: by which they
+ *		may ask for it, or NULL
  * @seen:	the count of answers when the last search found none
  * @ids:	the ids of the notes that may be answered; 0: none in this place
  * @used:	a bit for each @ids that is not 0
@@ -54,6 +56,7 @@ struct board {
 	struct retry retry;
 	int fd;
 	uint64_t place;
+	struct ipc_share *share;
 	uint64_t seen;
 	uint64_t ids[BOARD_NOTES];
 	uint64_t used[BOARD_NOTES / 64];
@@ -103,10 +106,12 @@ bool board_answered(struct board *board, uint64_t *id);
 /* ---- others' ---- */
 
 /*
- * Maps the board of @owner, which is at @place, unless it is mapped already. Returns 0 or a
- * negative error: this process may not or cannot map it, or it is mapped from another place.
+ * Maps the board of @owner, which is at @place, unless it is mapped already. @process: whom to ask for it otherwise; @here:
+ * its id is the same in this namespace. Returns 0 or a negative error: this process may not or cannot map it, or it is
+ * mapped from another place.
  */
-int board_far_open(struct board_far **fars, uint64_t owner, uint64_t place);
+int board_far_open(struct board_far **fars, uint64_t owner, uint64_t place, uint64_t process,
+		   bool here);
 void board_far_close_all(struct board_far **fars);
 
 /* Is @owner's board mapped? */

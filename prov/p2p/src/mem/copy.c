@@ -203,10 +203,7 @@ static bool copy_put(struct copy_queue *queue, const struct dev_copy *pieces, st
 	return !dev->ops->queue_put(dev, pieces, 1);
 }
 
-/*
- * Has the CPU make a copy that is short enough. Then it has ended, whatever is before it, and tells nothing of
- * others
- */
+/* Has the CPU make a copy that is short enough. Then it has ended, whatever is before it, and tells nothing of others */
 static bool copy_at_once(const struct copy_queue *queue, const struct dev_mem *mem,
 			 const struct dev_copy *pieces, struct copy *copy)
 {
@@ -321,10 +318,7 @@ static void copy_insert(struct copy_engines *engines, struct copy_queue *queue,
 	__atomic_store_n(&engines->pending, engines->pending + 1, __ATOMIC_RELAXED);
 }
 
-/*
- * Behind others, a short one waits for more of its kind, to begin with them. Those in order are in nobody
- * else's batch.
- */
+/* Behind others, a short one waits for more of its kind, to begin with them. Those in order are in nobody else's batch. */
 static void copy_hold(struct copy_engines *engines, struct copy_queue *queue,
 		      const struct dev_copy *pieces, size_t len, struct copy *copy)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Copies between device and host or other device memory in flight, and who is told
- * of their end.
- * The owner's lock guards it all; callbacks run with the lock held.
+ * Copies between device and host or other device memory in flight, and who is told of their end. The owner's lock guards it
+ * all; callbacks run with the lock held.
  */
 #ifndef P2P_COPY_H
 #define P2P_COPY_H

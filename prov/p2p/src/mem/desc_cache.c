@@ -6,10 +6,7 @@
 
 #include "mem/mem.h"
 
-/*
- * A descriptor is the address of a record of the core's. Such records are longer than a cache
- * line.
- */
+/* A descriptor is the address of a record of the core's. Such records are longer than a cache line. */
 static inline size_t desc_cache_index(const void *desc)
 {
 	uintptr_t n = (uintptr_t) desc;

@@ -2,9 +2,8 @@
 /*
  * What the descriptor of a buffer tells about it, so that nobody need ask the driver.
  *
- * Descriptors of device memory that the core provider has no region of are ours, and lie in
- * cells. Descriptors of host memory are the core's own. They may be known while that memory is
- * registered.
+ * Descriptors of device memory that the core provider has no region of are ours, and lie in cells. Descriptors of host
+ * memory are the core's own. They may be known while that memory is registered.
  *
  * The owner's lock guards adding and removing. A look takes no lock.
  */
@@ -23,10 +22,7 @@
 #define DESC_SETS 512
 #define DESC_WAYS 4
 
-/*
- * A region of host memory, and the core's descriptor of it. @version is odd while it is
- * written.
- */
+/* A region of host memory, and the core's descriptor of it. @version is odd while it is written. */
 struct desc_cache_host {
 	const void *desc;
 	uintptr_t start;
@@ -79,8 +75,7 @@ bool desc_cache_host(const struct desc_cache *book, const struct iovec *iov, voi
  * Finds a buffer's device memory as mem_find_device() does, but asks the descriptor first. @desc may be NULL.
  * -FI_EFAULT, not logged: the CPU would fault there (mem_readable()).
  *
- * Returns 1 without filling @mem if @desc is ours, right or wrong for this buffer: the core must not get such
- * a descriptor.
+ * Returns 1 without filling @mem if @desc is ours, right or wrong for this buffer: the core must not get such a descriptor.
  */
 int desc_cache_find_device(const struct desc_cache *book, const void *addr, size_t len,
 			   const void *desc, struct dev_mem *mem);

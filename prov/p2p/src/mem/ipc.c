@@ -33,19 +33,18 @@ static void ipc_hash(uint64_t *hash, const void *data, size_t len)
 		*hash = (*hash ^ byte[i]) * 0x100000001b3;
 }
 
-static void ipc_hash_namespace(uint64_t *hash, const char *path)
+static uint32_t ipc_space(const char *path)
 {
 	struct stat ns;
 
-	if (!stat(path, &ns))
-		ipc_hash(hash, &ns.st_ino, sizeof ns.st_ino);
+	return stat(path, &ns) ? 0 : (uint32_t) ns.st_ino;
 }
 
-/* A number that processes share if they may open each other's memory; 0: it is not known now */
+/* As in struct ipc_offer; 0: it is not known now */
 static uint64_t ipc_host(void)
 {
 	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-	uint64_t hash = 0xcbf29ce484222325;
+	uint64_t hash = 0xcbf29ce484222325, machine;
 	uid_t user = geteuid();
 	char boot[64];
 	size_t len;
@@ -55,10 +54,9 @@ static uint64_t ipc_host(void)
 	len = fread(boot, 1, sizeof boot, file);
 	fclose(file);
 	ipc_hash(&hash, boot, len);
-	ipc_hash_namespace(&hash, "/proc/self/ns/pid");
-	ipc_hash_namespace(&hash, "/proc/self/ns/ipc");
+	machine = hash;
 	ipc_hash(&hash, &user, sizeof user);
-	return hash;
+	return (machine & ~(uint64_t) UINT32_MAX) | (uint32_t) hash;
 }
 
 void ipc_init(struct ipc *ipc, uint64_t random)
@@ -83,6 +81,8 @@ void ipc_init(struct ipc *ipc, uint64_t random)
 		host = here;
 	ipc->host = host ? host : random;
 	ipc->process = process;
+	ipc->spaces = (struct ipc_spaces){ipc_space("/proc/self/ns/pid"),
+					  ipc_space("/proc/self/ns/net")};
 	process_unlock(PROCESS_TABLES);
 }
 
@@ -109,7 +109,7 @@ static int ipc_export_shared(const struct ipc *ipc, const struct dev_mem *mem,
 	close(fd);
 	export->why = "nobody could ask for it";
 	ret = ipc_share_start(ipc->process);
-	return ret ? ret : ipc_share_grant(mem, &export->share, export->handle);
+	return ret ? ret : ipc_share_grant(mem->id, -1, &export->share, export->handle);
 }
 
 /* Asks the runtime, and notes what it says */
@@ -362,10 +362,7 @@ static bool ipc_is_stale(const struct ipc_import *import, const struct ipc_offer
 	       offer->base < import->key.base + import->size;
 }
 
-/*
- * Closes imports that may be closed: those that lie where @offer does, or all if it is NULL.
- * False: some of them stay.
- */
+/* Closes imports that may be closed: those that lie where @offer does, or all if it is NULL. False: some of them stay. */
 static bool ipc_close_unused(struct ipc *ipc, const struct ipc_offer *offer)
 {
 	struct ipc_import *import, *next;

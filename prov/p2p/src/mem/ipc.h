@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Device memory of one process in the hands of another one on the same host: what is told of it
- * (an offer), and what both ends keep of that. Only this file and ipc_share.c call the GPU
- * runtimes' ipc_ operations.
+ * Device memory of one process in the hands of another one on the same host: what is told of it (an offer), and what both
+ * ends keep of that. Only this file and ipc_share.c call the GPU runtimes' ipc_ operations.
  *
  * An allocation is known by its id, and a process by a random number. Neither ever comes again,
  * so a freed and re-used address finds nothing of what was there before.
  *
- * Runtimes may refuse to open memory that lies where something else is still open. So stale
- * memory is closed first. If there is no room, the import that was unused for longest is
- * closed.
+ * Runtimes may refuse to open memory that lies where something else is still open. So stale memory is closed first. If there
+ * is no room, the import that was unused for longest is closed.
  *
  * Memory that its owner has freed comes back to the driver when the last process has closed it. So owners are
  * asked, without waiting, what there still is of what is open and unused. To close memory may wait for kernels of
@@ -40,8 +38,8 @@ struct ipc_share;
 
 /**
  * struct ipc_offer - what a process tells others of a buffer in its device memory.
- * @host:	tells who can open it: one number on one running host, among the processes of
- *		one user in one container
+ * @host:	tells who may open it: one number on one running host, among the processes of one user. Its upper half
+ *		is the host's alone
  * @process:	the process that has the memory
  * @id:		the allocation's id in that process
  * @base:	where the allocation begins in that process
@@ -61,6 +59,15 @@ struct ipc_offer {
 	uint32_t device;
 	bool shared;
 	uint8_t handle[DEV_IPC_HANDLE];
+};
+
+/*
+ * The namespaces of a process, by their inode numbers on its host; 0: not known. In the same @pid a process has the same id
+ * for others as for itself. In the same @net others can ask it (ipc_share.h).
+ */
+struct ipc_spaces {
+	uint32_t pid;
+	uint32_t net;
 };
 
 /*
@@ -190,9 +197,8 @@ struct ipc_import {
 TAILQ_HEAD(ipc_imports, ipc_import);
 
 /*
- * A device of another process whose memory, of one kind, could not be opened in a context here,
- * who offered it, and when it may be tried again: not before its owner has answered @question (ipc_share.h), unless that
- * is negative
+ * A device of another process whose memory, of one kind, could not be opened in a context here, who offered it, and when it
+ * may be tried again: not before its owner has answered @question (ipc_share.h), unless that is negative
  */
 struct ipc_failure {
 	uint64_t peer;
@@ -208,7 +214,7 @@ struct ipc_failure {
 
 /**
  * struct ipc - one domain's exports and imports.
- * @host, @process: as in this process's offers
+ * @host, @process: as in this process's offers; @spaces: where it is
  * @exports, @imports: by id and by key
  * @exported, @imported: the same, with what was used last at the end
  * @kept:	the number of imports; read without the lock
@@ -220,6 +226,7 @@ struct ipc_failure {
 struct ipc {
 	uint64_t host;
 	uint64_t process;
+	struct ipc_spaces spaces;
 	struct ipc_export *exports;
 	struct ipc_exports exported;
 	struct ipc_import *imports;
@@ -290,7 +297,7 @@ int ipc_read(struct ipc_reading *reading, uint64_t number, struct dev_queue *que
 	     int (*start)(void *arg), void *arg);
 void ipc_read_end(struct ipc_reading *reading);
 
-/* Does the offer come from a process whose memory this process can open? */
+/* Does the offer come from a process of this user, on this host? */
 static inline bool ipc_near(const struct ipc *ipc, const struct ipc_offer *offer)
 {
 	return offer->host == ipc->host;

@@ -3,6 +3,7 @@
 #include "mem/ipc_share.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
@@ -28,8 +29,7 @@
 #define IPC_SHARE_BACKLOG 64
 
 /*
- * Those that have connected and not asked yet, at most. The one that has been silent for longest
- * makes room for another one.
+ * Those that have connected and not asked yet, at most. The one that has been silent for longest makes room for another one.
  */
 #define IPC_SHARE_CLIENTS 32
 
@@ -126,27 +126,32 @@ static bool ipc_share_trusts(int fd)
 
 /* ---- what is shared ---- */
 
+/* @fd: the board; negative: it is an allocation */
 struct ipc_share {
 	uint64_t id;
+	int fd;
 	uint8_t word[IPC_SHARE_WORD];
 	LIST_ENTRY(ipc_share) entry;
 };
 
 static LIST_HEAD(, ipc_share) ipc_shares = LIST_HEAD_INITIALIZER(ipc_shares);
 
-int ipc_share_grant(const struct dev_mem *mem, struct ipc_share **result, void *word)
+int ipc_share_grant(uint64_t id, int fd, struct ipc_share **result, void *word)
 {
 	struct ipc_share *share = calloc(1, sizeof *share);
 
 	if (!share)
 		return -FI_ENOMEM;
-	share->id = mem->id;
-	if (random_fill(share->word, sizeof share->word)) {
+	share->id = id;
+	share->fd = fd;
+	if (word && random_fill(share->word, sizeof share->word)) {
 		free(share);
 		return -FI_EIO;
 	}
-	memset(word, 0, DEV_IPC_HANDLE);
-	memcpy(word, share->word, sizeof share->word);
+	if (word) {
+		memset(word, 0, DEV_IPC_HANDLE);
+		memcpy(word, share->word, sizeof share->word);
+	}
 	process_lock(PROCESS_TABLES);
 	LIST_INSERT_HEAD(&ipc_shares, share, entry);
 	process_unlock(PROCESS_TABLES);
@@ -162,7 +167,8 @@ void ipc_share_revoke(struct ipc_share *share)
 	free(share);
 }
 
-static bool ipc_share_granted(const struct ipc_share_ask *ask)
+/* Fills @fd as in struct ipc_share */
+static bool ipc_share_granted(const struct ipc_share_ask *ask, int *fd)
 {
 	const struct ipc_share *share;
 
@@ -171,20 +177,38 @@ static bool ipc_share_granted(const struct ipc_share_ask *ask)
 		if (share->id == ask->id && !memcmp(share->word, ask->word, sizeof ask->word))
 			break;
 	}
+	if (share)
+		*fd = share->fd;
 	process_unlock(PROCESS_TABLES);
 	return share;
 }
 
 /* ---- the owner ---- */
 
+/* Its owner revokes a board before it closes @board, which may be another file's number then */
+static int ipc_share_open_board(const struct ipc_share_ask *ask, int board, int *fd)
+{
+	*fd = fcntl(board, F_DUPFD_CLOEXEC, 0);
+	if (*fd >= 0 && ipc_share_granted(ask, &board))
+		return 0;
+	if (*fd >= 0)
+		close(*fd);
+	return -FI_ENOENT;
+}
+
 /* A descriptor of what is asked for, if the same allocation is still there */
 static int ipc_share_open(const struct ipc_share_ask *ask, int *fd)
 {
 	struct dev_mem mem;
 	const char *why;
+	int board = -1;
 
-	if (!ipc_share_granted(ask) || dev_find((void *) (uintptr_t) ask->base, &mem) != 1 ||
-	    mem.id != ask->id || mem.base != ask->base || mem.size != ask->size)
+	if (!ipc_share_granted(ask, &board))
+		return -FI_ENOENT;
+	if (board >= 0)
+		return ipc_share_open_board(ask, board, fd);
+	if (dev_find((void *) (uintptr_t) ask->base, &mem) != 1 || mem.id != ask->id ||
+	    mem.base != ask->base || mem.size != ask->size)
 		return -FI_ENOENT;
 	return mem.ops->ipc_share(&mem, fd, &why);
 }
@@ -469,7 +493,7 @@ int ipc_share_get(const struct ipc_offer *offer, int *fd, const char **why)
 	if (conn < 0)
 		return ret;
 	if (connect(conn, (struct sockaddr *) &address, len)) {
-		*why = "the owner of the memory cannot be asked (another network namespace?)";
+		*why = "the owner of the memory cannot be asked";
 		/* too many others wait for its answer */
 		if (errno == EAGAIN)
 			ret = -FI_EAGAIN;

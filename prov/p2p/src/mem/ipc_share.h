@@ -2,7 +2,8 @@
 /*
  * What a process of this host asks the owner of device memory that it was offered. For a descriptor, where
  * there is no handle which could be told to others (virtual memory): the owner opens one for each process that
- * asks, and closes it at once, as it would keep the memory. And whether memory that is open still is there: what its
+ * asks, and closes it at once, as it would keep the memory. For the owner's board (board.h), which a process that may not
+ * look into the owner cannot open otherwise. And whether memory that is open still is there: what its
  * owner has freed comes back to the driver when the last process has closed it.
  *
  * A thread of the owner's answers on a local socket, which is named after the process. So
@@ -25,8 +26,7 @@
 struct ipc_share;
 
 /*
- * Makes this process answer from now on. @process: its number. May be called again. Returns 0
- * or a negative error, logged.
+ * Makes this process answer from now on. @process: its number. May be called again. Returns 0 or a negative error, logged.
  */
 int ipc_share_start(uint64_t process);
 
@@ -34,14 +34,14 @@ int ipc_share_start(uint64_t process);
 void ipc_share_stop(void);
 
 /*
- * From now on, and until it is revoked, @mem is given to who knows the word that is put to
- * @word (DEV_IPC_HANDLE bytes). 0 or a negative error
+ * From now on, and until it is revoked, the allocation @id is given to who knows the word that is put to @word
+ * (DEV_IPC_HANDLE bytes). Or the board @fd to anybody, by its owner in place of an id, and @word is NULL. 0 or a negative error
  */
-int ipc_share_grant(const struct dev_mem *mem, struct ipc_share **share, void *word);
+int ipc_share_grant(uint64_t id, int fd, struct ipc_share **share, void *word);
 void ipc_share_revoke(struct ipc_share *share);
 
 /*
- * Asks the owner for a descriptor of the memory that @offer is about. The caller closes @fd.
+ * Asks the owner for a descriptor of the memory, or the board, that @offer is about. The caller closes @fd.
  *
  * The answer takes some dozens of microseconds, and is waited for a little. Returns 0, or a negative error with @why.
  * -FI_EAGAIN: the owner does not answer, it may be stopped. Then @fd is the question, for ipc_share_seen(). With another

@@ -69,9 +69,7 @@ static void mem_settle(const struct dev_mem *mem)
 {
 	uint64_t *slot = &mem_settled[mem->id % MEM_SETTLED];
 
-	/*
-	 * a lost update costs one more call; a stale value is impossible, as no id comes again
-	 */
+	/* a lost update costs one more call; a stale value is impossible, as no id comes again */
 	if (__atomic_load_n(slot, __ATOMIC_ACQUIRE) == mem->id)
 		return;
 	mem_pages_forget(mem);

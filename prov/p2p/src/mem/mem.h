@@ -63,8 +63,7 @@ int mem_classify(const struct iovec *iov, size_t count, const struct dev_mem *se
 		 struct dev_mem *mem);
 
 /*
- * Tells whether the context is gone in which memory that belongs to none was worked on. Then it has another
- * one: look again
+ * Tells whether the context is gone in which memory that belongs to none was worked on. Then it has another one: look again
  */
 bool mem_moved(const struct dev_mem *mem);
 

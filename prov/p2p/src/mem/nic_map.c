@@ -63,10 +63,7 @@ void nic_map_fini(struct nic_map *map)
 	}
 }
 
-/*
- * Gives back the piece that was not used for longest. @held: only pieces that the NIC has
- * count. False: all are in use.
- */
+/* Gives back the piece that was not used for longest. @held: only pieces that the NIC has count. False: all are in use. */
 static bool nic_map_evict(struct nic_map *map, struct fi_p2p_stats *stats, bool held)
 {
 	struct nic_map_entry *entry;
@@ -364,10 +361,7 @@ static int nic_map_entry_pin(struct nic_map *map, struct nic_map_device *device,
 	return 0;
 }
 
-/*
- * Adds a new piece: the whole allocation, or only what is asked for if the allocation is too
- * long
- */
+/* Adds a new piece: the whole allocation, or only what is asked for if the allocation is too long */
 static int nic_map_add(struct nic_map *map, struct nic_map_device *device,
 		       struct fi_p2p_stats *stats, const struct dev_mem *mem, uintptr_t start,
 		       size_t len, uint64_t access, struct nic_map_entry **added,

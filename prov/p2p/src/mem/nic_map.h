@@ -7,9 +7,8 @@
  * address, which works where a kernel module has taught it to the NIC's driver ("peer-mem"). A
  * way that fails is remembered, with the reason in words: for good, or until it may be tried again (retry.h).
  *
- * A mapping belongs to an allocation, by its id. No id ever comes again, so a freed and re-used
- * address finds nothing of what was there before. If there is no room, the piece that was
- * unused for longest is given back.
+ * A mapping belongs to an allocation, by its id. No id ever comes again, so a freed and re-used address finds nothing of
+ * what was there before. If there is no room, the piece that was unused for longest is given back.
  *
  * The caller's lock guards a map.
  */
@@ -124,10 +123,7 @@ int nic_map_get(struct nic_map *map, struct fi_p2p_stats *stats, const struct de
 		const char **why);
 void nic_map_put(struct nic_map_entry *entry);
 
-/*
- * Is a way open to the memory of @mem's device, as far as is known without trying? If not, @why
- * is as above.
- */
+/* Is a way open to the memory of @mem's device, as far as is known without trying? If not, @why is as above. */
 bool nic_map_possible(struct nic_map *map, const struct dev_mem *mem, const char **why);
 
 #endif /* P2P_NIC_MAP_H */

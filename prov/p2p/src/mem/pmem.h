@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Mappings of files whose bytes are to outlive the machine's power. What a mapping is decides what
- * makes its bytes durable.
+ * Mappings of files whose bytes are to outlive the machine's power. What a mapping is decides what makes its bytes durable.
  */
 #ifndef P2P_PMEM_H
 #define P2P_PMEM_H

@@ -56,9 +56,8 @@ static void *stage_map(struct stage *stage, size_t len)
 }
 
 /*
- * The same at a multiple of STAGE_HUGE, in huge pages if the system has them: the slots
- * are copied through in turn, and with small pages every copy begins with the address
- * translations of the last one gone.
+ * The same at a multiple of STAGE_HUGE, in huge pages if the system has them: the slots are copied through in turn, and with
+ * small pages every copy begins with the address translations of the last one gone.
  */
 static void *stage_map_huge(struct stage *stage, size_t len)
 {
@@ -404,10 +403,7 @@ static size_t stage_others(const unsigned int *held)
 	return held ? (*held + part - 1) / part : 0;
 }
 
-/*
- * Chooses the pool to take a slot from, for a caller that leaves @others; STAGE_POOLS: none has one for this
- * use
- */
+/* Chooses the pool to take a slot from, for a caller that leaves @others; STAGE_POOLS: none has one for this use */
 static enum stage_pool_id stage_pool_choose(const struct stage *stage, enum stage_use use,
 					    size_t len, size_t others)
 {

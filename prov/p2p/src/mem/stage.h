@@ -28,9 +28,8 @@
  *   messages may wait for anything. Else a peer whose message once found none of those free, and went in
  *   pieces, would wait long, while others took them again and again.
  *
- * So the waiting goes one way. Whole messages may wait for anything. Pieces that come in wait
- * only for pieces that go out. A piece that goes out waits for no other use: some slots are
- * left to such pieces alone.
+ * So the waiting goes one way. Whole messages may wait for anything. Pieces that come in wait only for pieces that go out. A
+ * piece that goes out waits for no other use: some slots are left to such pieces alone.
  *
  * A reserve is an ordinary buffer of any length, for a message that may or may not come whole.
  * It has no pages until something is written to it.
@@ -205,8 +204,7 @@ void stage_fini(struct stage *stage);
 int stage_ready(struct stage *stage, const struct dev_mem *mem);
 
 /*
- * Allocates and pins @len bytes more for pieces, once, after stage_ready(). False: it has been done before, or
- * cannot be now
+ * Allocates and pins @len bytes more for pieces, once, after stage_ready(). False: it has been done before, or cannot be now
  */
 bool stage_grow(struct stage *stage, const struct dev_mem *mem, size_t len);
 

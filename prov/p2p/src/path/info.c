@@ -319,9 +319,7 @@ int info_hints_to_core(struct fi_info *hints)
 				 hints->domain_attr->cq_data_size, INFO_CQ_DATA_SIZE);
 			return -FI_ENODATA;
 		}
-		/*
-		 * our buffers have no registration, so the core has to register what it sends
-		 */
+		/* our buffers have no registration, so the core has to register what it sends */
 		hints->domain_attr->mr_mode &=
 			~(FI_MR_P2P | FI_MR_LOCAL | FI_MR_HMEM | LF_MR_XPU_DESC);
 		hints->domain_attr->cq_data_size = 0;
@@ -376,10 +374,7 @@ static uint64_t info_caps(uint64_t core_caps, uint64_t wanted)
 		wanted |= INFO_SOURCE_CAPS;
 	if (wanted)
 		caps &= wanted | INFO_SECONDARY_CAPS;
-	/*
-	 * collectives take a bit of the tags away, so only an application that wants them gets
-	 * them
-	 */
+	/* collectives take a bit of the tags away, so only an application that wants them gets them */
 	caps &= ~FI_COLLECTIVE | wanted;
 	/* all operations are followed up for it: ep_set_attr() */
 	caps |= wanted & FI_FENCE;
@@ -696,10 +691,7 @@ void info_core_add_maps(struct fi_info *core)
 	info_core_add_reads(core);
 	if (!core->domain_attr)
 		return;
-	/*
-	 * the core needs these; an application without remote memory may not have asked for
-	 * them
-	 */
+	/* the core needs these; an application without remote memory may not have asked for them */
 	core->domain_attr->mr_mode |=
 		FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 }

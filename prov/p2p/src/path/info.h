@@ -44,9 +44,8 @@ bool info_from_core(const struct fi_info *hints, struct fi_info *info, uint32_t 
 		    const char **why);
 
 /*
- * Is @info one of ours that says the same as @other, but for fewer tag bits? A core makes two of one
- * endpoint where it needs a bit for collective operations. Peers that took different ones of them would
- * have different internal bits.
+ * Is @info one of ours that says the same as @other, but for fewer tag bits? A core makes two of one endpoint where it needs
+ * a bit for collective operations. Peers that took different ones of them would have different internal bits.
  */
 bool info_is_lesser(const struct fi_info *info, const struct fi_info *other);
 
@@ -57,8 +56,7 @@ bool info_is_lesser(const struct fi_info *info, const struct fi_info *other);
 int info_to_core(struct fi_info *info, uint32_t version);
 
 /*
- * Tells who serves the remote memory of a domain opened with @info. @all: see
- * info_serves_all().
+ * Tells who serves the remote memory of a domain opened with @info. @all: see info_serves_all().
  *
  * @mark is the bit of the keys that we serve, while the core serves the others. 0: there is no
  * such bit.
@@ -68,15 +66,12 @@ int info_to_core(struct fi_info *info, uint32_t version);
 void info_keys(const struct fi_info *info, bool all, uint64_t *mark, bool *ours);
 
 /*
- * The core's part of a provider name. It leaves out every "ofi_p2p": "tcp;ofi_rxm;ofi_p2p"
- * gives "tcp;ofi_rxm". Exclusions ("^name") go to @excluded. The caller frees both. Both are
- * NULL if there is no name at all. Returns 0 or -FI_ENOMEM.
+ * The core's part of a provider name. It leaves out every "ofi_p2p": "tcp;ofi_rxm;ofi_p2p" gives "tcp;ofi_rxm". Exclusions
+ * ("^name") go to @excluded. The caller frees both. Both are NULL if there is no name at all. Returns 0 or -FI_ENOMEM.
  */
 int info_name_split(const char *name, char **core, char **excluded);
 
-/*
- * Completes what info_to_core() made for a core with QUIRK_LENDS: the core reads remote memory.
- */
+/* Completes what info_to_core() made for a core with QUIRK_LENDS: the core reads remote memory. */
 void info_core_add_lending(struct fi_info *core);
 
 /*

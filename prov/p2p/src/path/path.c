@@ -93,8 +93,7 @@ const char *path_far_reason(uint64_t far)
 	static const char *const reasons[PATH_FAR_KINDS] = {
 		[PATH_FAR_UNKNOWN] = "the receiver asks for the message in pieces",
 		[PATH_FAR_NOT] = "one copy from device to device, within the host",
-		[PATH_FAR_HOST] = "the receiver is on another host, in another container or "
-				  "another user's",
+		[PATH_FAR_HOST] = "the receiver is on another host",
 		[PATH_FAR_BUFFER] = "the receiver's buffer is host memory",
 		[PATH_FAR_WISH] = "the receiver's FI_P2P_PATH or FI_OPT_FI_HMEM_P2P wants it "
 				  "staged",
@@ -103,6 +102,15 @@ const char *path_far_reason(uint64_t far)
 		[PATH_FAR_BUSY] =
 			"the receiver has as much of other processes' memory in use as "
 			"FI_P2P_MAP_COUNT allows, or may close none beside kernels that wait",
+		[PATH_FAR_USER] =
+			"the receiver is another user's, or has another user id in its user namespace",
+		[PATH_FAR_SPACES] =
+			"the receiver is in another network namespace, and in another PID or "
+			"user namespace",
+		[PATH_FAR_NET] = "the receiver is in another network namespace, where it "
+				 "cannot ask for virtual memory",
+		[PATH_FAR_NUMBER] = "the receiver is in another PID namespace, and has the "
+				    "sender's process id there",
 	};
 
 	return reasons[far < PATH_FAR_KINDS ? far : PATH_FAR_UNKNOWN];

@@ -53,10 +53,7 @@ enum path_wish {
 	PATH_STAGE_ONLY
 };
 
-/*
- * Why a receiver does not copy offered memory from device to device. The number goes over the
- * wire (wire.h).
- */
+/* Why a receiver does not copy offered memory from device to device. The number goes over the wire (wire.h). */
 enum path_far {
 	PATH_FAR_UNKNOWN, /* the receiver did not say */
 	PATH_FAR_NOT,     /* the receiver does copy it */
@@ -65,6 +62,10 @@ enum path_far {
 	PATH_FAR_WISH,
 	PATH_FAR_CLOSED,
 	PATH_FAR_BUSY,
+	PATH_FAR_USER,   /* of another user on this host */
+	PATH_FAR_SPACES, /* in namespaces where neither of the two sees the other */
+	PATH_FAR_NET,    /* the memory has to be asked for */
+	PATH_FAR_NUMBER, /* the two have one process id, each in its own namespace */
 	PATH_FAR_KINDS
 };
 

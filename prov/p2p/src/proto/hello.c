@@ -142,6 +142,8 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags, uint64_t ep
 			 (ep->xfer->stage.lender ? WIRE_BORROWS : 0),
 		.epoch = epoch,
 		.key = ep->xfer->ipc.host,
+		.data = ep->xfer->ipc.spaces.pid,
+		.status = (int32_t) ep->xfer->ipc.spaces.net,
 		.process = ep->xfer->ipc.process,
 		.port = hello_port(ep->front),
 		.oldest = WIRE_VERSION_OLDEST,
@@ -547,7 +549,7 @@ static void hello_board(struct xfer_peer *peer, const struct wire_msg *msg)
 
 	if (!(msg->flags & WIRE_BOARD) || msg->key != ep->xfer->ipc.host)
 		return;
-	ret = board_far_open(&ep->xfer->notes.boards, msg->id, msg->addr);
+	ret = note_board(peer, msg->id, msg->addr);
 	if (ret) {
 		P2P_INFO("the board of another process cannot be read: %s\n",
 			 fi_strerror(-ret));
@@ -615,6 +617,7 @@ static int hello_known(struct xfer_peer *peer, const struct wire_msg *msg, struc
 	peer->via = via;
 	peer->to = to;
 	peer->host = msg->key;
+	peer->spaces = (struct ipc_spaces){(uint32_t) msg->data, (uint32_t) msg->status};
 	hello_facts_keepalive(peer, msg);
 	keepalive_expect(peer->life.keepalive, xfer_peer_token(peer)->token);
 	peer->process = msg->process;

@@ -41,11 +41,12 @@ bool hello_doubts(const struct xfer_peer *peer)
 
 void hello_offered(struct xfer_peer *peer, size_t len, enum path_far far, bool plain)
 {
-	const bool refuses = far == PATH_FAR_HOST || far == PATH_FAR_WISH;
+	const bool refuses = far == PATH_FAR_HOST || far == PATH_FAR_WISH ||
+			     far == PATH_FAR_USER || far == PATH_FAR_SPACES;
 
 	xfer_assert_locked(peer->ep->xfer);
 	/* its driver may open other memory, or the same one later */
-	if (far == PATH_FAR_CLOSED)
+	if (far == PATH_FAR_CLOSED || far == PATH_FAR_NET || far == PATH_FAR_NUMBER)
 		retry_failed(&peer->offers);
 	peer->facts = (peer->facts & ~HELLO_DECLINED) |
 		      (plain || far != PATH_FAR_NOT ? HELLO_DECLINED : 0);
@@ -122,6 +123,8 @@ void hello_facts_learn(struct xfer_peer *peer, const struct wire_msg *msg)
 
 void hello_facts_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)
 {
+	const struct ipc *ipc = &peer->ep->xfer->ipc;
+	const bool near = msg->key == ipc->host;
 	struct xfer_life *life = &peer->life;
 	uint8_t name[WIRE_NAME_MAX] = {0};
 	size_t len = sizeof name;
@@ -138,7 +141,7 @@ void hello_facts_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)
 	named = !peer->ep->names->lookup(peer->ep, peer->addr, name, &len);
 	life->keepalive = keepalive_open(peer->ep->front->proto->keepalive, msg->process,
 					 named ? msg->port : 0, name, P2P_MIN(len, sizeof name),
-					 msg->key == peer->ep->xfer->ipc.host);
+					 near, near && msg->data == ipc->spaces.pid);
 	keepalive_ask(life->keepalive);
 }
 

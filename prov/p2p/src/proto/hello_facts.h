@@ -50,8 +50,7 @@ bool hello_reads(const struct xfer_peer *peer);
 bool hello_lanes(const struct xfer_peer *peer);
 
 /*
- * Tells whether the peer was known, and lost, and has not answered since. It may be dead: nothing is sent
- * before it answers.
+ * Tells whether the peer was known, and lost, and has not answered since. It may be dead: nothing is sent before it answers.
  */
 bool hello_was_lost(const struct xfer_peer *peer);
 

@@ -16,9 +16,8 @@
  *	                     === the receiver copies ==================> MOVING
  *	ENDED                <=================== answer on the note === ENDED
  *
- * The note may be there before the marker. With WIRE_CALLS the receiver sends FIN in place of
- * an answer on the note, as somebody may sleep. A receiver that does not take the offer asks
- * for pieces, and says why in CTS: rndv.c.
+ * The note may be there before the marker. With WIRE_CALLS the receiver sends FIN in place of an answer on the note, as
+ * somebody may sleep. A receiver that does not take the offer asks for pieces, and says why in CTS: rndv.c.
  */
 #include "proto/rndv_across.h"
 
@@ -34,12 +33,28 @@
 /* Can it be seen here how long the offer stands? */
 static bool rndv_across_sees(const struct xfer_arrival *arrival)
 {
-	struct xfer *xfer = arrival->ctx.ep->xfer;
-
 	return arrival->noted ||
-	       (arrival->flags & WIRE_STANDS &&
-		!board_far_open(&xfer->notes.boards, xfer_board_owner(arrival->id),
-				arrival->board));
+	       (arrival->flags & WIRE_STANDS && arrival->peer &&
+		!note_board(arrival->peer, xfer_board_owner(arrival->id), arrival->board));
+}
+
+/*
+ * Says what keeps two processes of one user apart, whatever the driver can; PATH_FAR_NOT: nothing. CUDA (580, on an H200)
+ * opens a handle of any namespace, but takes a process that has its own id for itself.
+ */
+static enum path_far rndv_across_apart(const struct xfer_arrival *arrival)
+{
+	const struct ipc *ipc = &arrival->ctx.ep->xfer->ipc;
+	const struct ipc_offer *offer = &arrival->offer;
+	const struct ipc_spaces *theirs = arrival->peer ? &arrival->peer->spaces : &ipc->spaces;
+	const bool pids = theirs->pid != ipc->spaces.pid, nets = theirs->net != ipc->spaces.net;
+
+	if ((pids && nets) || !rndv_across_sees(arrival))
+		return nets ? PATH_FAR_SPACES : PATH_FAR_CLOSED;
+	if (offer->shared)
+		return nets ? PATH_FAR_NET : PATH_FAR_NOT;
+	return pids && (uint32_t) offer->process == (uint32_t) ipc->process ? PATH_FAR_NUMBER
+									    : PATH_FAR_NOT;
 }
 
 /* Opens what the sender offers, as req->import, with @from; or says why not */
@@ -55,6 +70,7 @@ enum path_far rndv_across_open(struct xfer_arrival *arrival, void **from)
 		.len = arrival->total,
 		.offer = &arrival->offer,
 	};
+	enum path_far far;
 	const char *why;
 	int ret;
 
@@ -62,13 +78,14 @@ enum path_far rndv_across_open(struct xfer_arrival *arrival, void **from)
 	if (!(arrival->flags & WIRE_OFFERED))
 		return PATH_FAR_UNKNOWN;
 	if (!ipc_near(ipc, &arrival->offer))
-		return PATH_FAR_HOST;
+		return (arrival->offer.host ^ ipc->host) >> 32 ? PATH_FAR_HOST : PATH_FAR_USER;
 	if (!req->mem.ops)
 		return PATH_FAR_BUFFER;
 	if (!path_wants_across(&query, &why))
 		return PATH_FAR_WISH;
-	if (!rndv_across_sees(arrival))
-		return PATH_FAR_CLOSED;
+	far = rndv_across_apart(arrival);
+	if (far != PATH_FAR_NOT)
+		return far;
 	ret = ipc_open(ipc, &claim, &req->mem, &req->import, from);
 	if (ret)
 		return ret == -FI_EAGAIN ? PATH_FAR_BUSY : PATH_FAR_CLOSED;

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/*
- * Long messages copied from device to device. The memory of another process is open here.
- * All [locked].
- */
+/* Long messages copied from device to device. The memory of another process is open here. All [locked]. */
 #ifndef P2P_RNDV_ACROSS_H
 #define P2P_RNDV_ACROSS_H
 

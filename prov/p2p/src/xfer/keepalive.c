@@ -50,7 +50,7 @@ struct keepalive_msg {
 /**
  * struct keepalive - an endpoint of another process.
  * @ear:	the endpoint of ours that asks; NULL: it cannot be asked
- * @near:	its process is on this host
+ * @here:	its process has the same id in this namespace
  * @nonce:	the number that its answers repeat
  * @at:		an IPv4 address is mapped: ::ffff:a.b.c.d
  * @token:	it bears this one in its messages; @dead: it has said so of this one
@@ -58,7 +58,7 @@ struct keepalive_msg {
  */
 struct keepalive {
 	const struct keepalive_ear *ear;
-	bool near;
+	bool here;
 	uint64_t nonce;
 	uint64_t process;
 	struct sockaddr_in6 at;
@@ -577,7 +577,8 @@ void keepalive_hush(struct keepalive_ear *ear)
 /* ---- who is asked ---- */
 
 struct keepalive *keepalive_open(const struct keepalive_ear *ear, uint64_t process,
-				 uint16_t port, const void *name, size_t len, bool near)
+				 uint16_t port, const void *name, size_t len, bool near,
+				 bool here)
 {
 	struct keepalive *keepalive = calloc(1, sizeof *keepalive);
 
@@ -588,7 +589,7 @@ struct keepalive *keepalive_open(const struct keepalive_ear *ear, uint64_t proce
 	if (port && keepalive_host(&keepalive->at, name, len, near))
 		keepalive->ear = ear;
 	keepalive->at.sin6_port = htons(port);
-	keepalive->near = near;
+	keepalive->here = here;
 	keepalive->process = process;
 	process_lock(PROCESS_TABLES);
 	HASH_ADD(hh, keepalive_asked, nonce, sizeof keepalive->nonce, keepalive);
@@ -669,6 +670,6 @@ bool keepalive_gone(const struct keepalive *keepalive)
 {
 	if (keepalive_answers(keepalive))
 		return __atomic_load_n(&keepalive->refused, __ATOMIC_RELAXED);
-	return keepalive && keepalive->near &&
+	return keepalive && keepalive->here &&
 	       process_ended((pid_t) (uint32_t) keepalive->process);
 }

@@ -2,17 +2,15 @@
 /*
  * Keepalive: signs of life from other processes, beside the core provider.
  *
- * A process that computes does not call libfabric, and answers no control message. A thread answers
- * for it, over UDP. A process has one once an endpoint of its own has greeted somebody. It sleeps until it is
- * asked.
+ * A process that computes does not call libfabric, and answers no control message. A thread answers for it, over UDP. A
+ * process has one once an endpoint of its own has greeted somebody. It sleeps until it is asked.
  *
  * A question names the process that it is for by a random number (struct ipc.process), which only
  * that process's peers know. An answer repeats the question's own random number. So nobody answers for
  * another process, and a stranger gets no answer. A question is as long as its answer.
  *
- * A process also tells a peer that it has lost it, and which token is dead (peer.h). The peer may have
- * been stopped, and may go on to copy from memory that is another message's by then. Within a
- * host such a word is there as soon as it is sent.
+ * A process also tells a peer that it has lost it, and which token is dead (peer.h). The peer may have been stopped, and may
+ * go on to copy from memory that is another message's by then. Within a host such a word is there as soon as it is sent.
  *
  * Each endpoint has a socket of its own for as long as it is open, an *ear*, at the address that the endpoint itself
  * has. It asks from there, and peers ask there and nowhere else: at another address of the host nobody has the port,
@@ -46,11 +44,12 @@ struct keepalive;
 
 /*
  * @process answers at @port for the endpoint whose address is @name; an IP address tells the host. @near: it is on this
- * one. It is asked from @ear, which is closed after it. Without @ear, @port or an address it is not. NULL: no memory.
+ * one; @here: in this PID namespace, too. It is asked from @ear, which is closed after it. Without @ear, @port or an address it is not. NULL: no memory.
  * Threads: any
  */
 struct keepalive *keepalive_open(const struct keepalive_ear *ear, uint64_t process,
-				 uint16_t port, const void *name, size_t len, bool near);
+				 uint16_t port, const void *name, size_t len, bool near,
+				 bool here);
 void keepalive_close(struct keepalive *keepalive);
 
 /* Asks it. That may be lost. */
@@ -60,7 +59,7 @@ void keepalive_ask(struct keepalive *keepalive);
 unsigned int keepalive_answers(const struct keepalive *keepalive);
 /*
  * Tells whether a peer's process has ended, or closed the endpoint, as its host says. If it has never
- * answered, that is known of processes of this host alone, which have an id here.
+ * answered, that is known of processes of this PID namespace alone, which have an id here.
  */
 bool keepalive_gone(const struct keepalive *keepalive);
 

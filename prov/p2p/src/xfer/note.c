@@ -40,6 +40,15 @@ bool note_answer(const struct xfer *xfer, uint64_t id)
 	return board_far_answer(xfer->notes.boards, xfer_board_owner(id), id);
 }
 
+int note_board(const struct xfer_peer *peer, uint64_t owner, uint64_t place)
+{
+	struct xfer *xfer = peer->ep->xfer;
+
+	xfer_assert_locked(xfer);
+	return board_far_open(&xfer->notes.boards, owner, place, peer->process,
+			      peer->spaces.pid == xfer->ipc.spaces.pid);
+}
+
 /* Whose token it is, among the domain's endpoints; any, if it is nobody's */
 static struct xfer_ep *note_ep(const struct xfer *xfer, uint64_t token)
 {

@@ -42,6 +42,9 @@ bool note_tell(struct xfer_peer *peer, struct wire_msg *msg);
 /* Gives up the note @id, for the reason @status, and what tells that its memory stands: from now on it does not */
 void note_give_up(struct xfer *xfer, uint64_t id, int status);
 
+/* Maps the board of @owner, which @peer says is at @place. 0 or a negative error, as of board_far_open() */
+int note_board(const struct xfer_peer *peer, uint64_t owner, uint64_t place);
+
 /* Looks for the note @id, now and in each pass, until note_await_no_more(): that is called before it is dispatched */
 void note_await(struct xfer *xfer, struct note_look *look, uint64_t id);
 

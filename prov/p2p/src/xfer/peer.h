@@ -163,7 +163,7 @@ struct xfer_past {
  * @told:	in their place, once it is known: it has been told of our board, and has not said that it reads it
  * @repeats:	how often it was greeted again meanwhile
  * @lost:	why it is lost, if nobody has been told yet
- * @host, @process: as in struct ipc: what it has said
+ * @host, @process, @spaces: as in struct ipc: what it has said
  * @owner:	what its ids have in common, as do those of other endpoints of its domain; 0: unknown
  * @facts:	what else is known of it (hello_facts.h)
  * @offers:	it could not open what it was offered
@@ -201,6 +201,7 @@ struct xfer_peer {
 	int lost;
 	uint64_t host;
 	uint64_t process;
+	struct ipc_spaces spaces;
 	uint64_t owner;
 	struct retry offers;
 	unsigned int facts;

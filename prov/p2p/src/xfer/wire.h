@@ -144,7 +144,7 @@ enum wire_type {
  * @token:	what the receiver has given to the sender; 0 in a HELLO that asks
  * @id:		the sender's id of the transfer. HELLO: what all of its ids have in common (xfer_board_owner())
  * @len, @data, @flags, @transfer, @chunk, @count: depend on the type: "Fields by type" of docs/wire.md says how
- * @status:	FIN, ABORT: 0 or a negative fi_errno value
+ * @status:	FIN, ABORT: 0 or a negative fi_errno value. HELLO: struct ipc_spaces.net, as @data is its .pid
  * @to_sender:	ABORT: it comes from the receiving side
  * @front:	it travels between the applications' own endpoints, also where there are side endpoints
  * @key, @addr:	the target there. HELLO: the host (struct ipc), and where the board is
