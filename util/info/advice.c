@@ -48,6 +48,12 @@ static bool advice_is_rocm(const struct advice_case *it)
 	return !strcmp(it->gpu->runtime, "ROCm");
 }
 
+/* Only a peer gives the reason: no path that is looked at without one has it */
+static bool advice_is_peers(const struct advice_case *it)
+{
+	return false;
+}
+
 /**
  * struct advice_entry - what to do about a reason.
  * @reason:	a part of the reason
@@ -95,6 +101,16 @@ static const struct advice_entry advice_table[] = {
 	 "use \"tcp;ofi_rxm;ofi_p2p\", or tcp of libfabric 1.18 or later"},
 	{"the core provider's addresses are too long to announce", NULL,
 	 "use another core provider"},
+	{"the receiver is another user's, or has another user id", advice_is_peers,
+	 "run both ends as one user, with one id in the user namespaces of both containers"},
+	{"the receiver is in another network namespace, and", advice_is_peers,
+	 "let both containers share the network namespace, or both the PID and the user "
+	 "namespace"},
+	{"the receiver is in another network namespace, where", advice_is_peers,
+	 "let both containers share the network namespace, or allocate by cudaMalloc"},
+	{"the receiver is in another PID namespace", advice_is_peers,
+	 "let both containers share the PID namespace, or start one end again: their process "
+	 "ids have to differ"},
 };
 
 /* Is @found a part of @reason? A "%s" in @found stands for anything. */
@@ -141,6 +157,16 @@ static void advice_for_path(const struct info *info, const struct info_offer *of
 void info_add_advice(struct info *info, const char *text)
 {
 	*(const char **) info_append(&info->advice, &info->advice_count, sizeof text) = text;
+}
+
+void info_advise_peers(struct info *info, const char *reason)
+{
+	for (size_t i = 0; i < INFO_COUNT(advice_table); i++) {
+		const struct advice_entry *entry = &advice_table[i];
+
+		if (entry->when == advice_is_peers && advice_matches(reason, entry->reason))
+			info_add_advice(info, entry->text);
+	}
 }
 
 static void advice_library(struct info *info)

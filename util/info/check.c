@@ -232,6 +232,7 @@ static bool check_messages(struct check_link *link, struct info *info, const cha
 	check_print_way("to there", &here);
 	check_print_way("from there", &there);
 	check_print_lanes(&here, &there);
+	info_advise_peers(info, here.reason[1] ? here.reason[1] : "");
 	return !here.error && !*there.error;
 }
 

@@ -251,6 +251,8 @@ int info_paths(struct info *info, const char *provider);
 void info_costs(struct info *info);
 /* advice.c */
 void info_advise(struct info *info);
+/* Adds what to do about a peer's reason, if it is one of those that only peers give. */
+void info_advise_peers(struct info *info, const char *reason);
 /* Is this a provider that does not leave the host? */
 bool info_is_local(const char *provider);
 void info_add_advice(struct info *info, const char *text);
