@@ -171,6 +171,28 @@ static void test_child(void **state)
 	assert_int_equal(ask(parent, &why), -FI_EOPNOTSUPP);
 }
 
+/* Where a user namespace has no map, all users look alike: whoever asks may be another one. */
+static void test_nobody(void **state)
+{
+	const pid_t pid = fork();
+	const char *why = "";
+	int status;
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		if (!CHILD_ANSWERS || unshare(CLONE_NEWUSER))
+			_exit(77);
+		status = ipc_share_start(number()) || ask(number(), &why) == -FI_EOPNOTSUPP ||
+			 !strstr(why, "another user");
+		ipc_share_stop();
+		_exit(status);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
+}
+
 /* More than the owner will wait for, and more than wait in its socket */
 #define SILENT 200
 
@@ -565,13 +587,13 @@ static void test_stop(void **state)
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing),    cmocka_unit_test(test_noise),
-		cmocka_unit_test(test_many),       cmocka_unit_test(test_child),
-		cmocka_unit_test(test_silent),     cmocka_unit_test(test_granted),
-		cmocka_unit_test(test_lies),       cmocka_unit_test(test_late),
-		cmocka_unit_test(test_full),       cmocka_unit_test(test_seen),
-		cmocka_unit_test(test_seen_noise), cmocka_unit_test(test_seen_amid),
-		cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_nothing),   cmocka_unit_test(test_noise),
+		cmocka_unit_test(test_many),      cmocka_unit_test(test_child),
+		cmocka_unit_test(test_nobody),    cmocka_unit_test(test_silent),
+		cmocka_unit_test(test_granted),   cmocka_unit_test(test_lies),
+		cmocka_unit_test(test_late),      cmocka_unit_test(test_full),
+		cmocka_unit_test(test_seen),      cmocka_unit_test(test_seen_noise),
+		cmocka_unit_test(test_seen_amid), cmocka_unit_test(test_stop),
 	};
 	static const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -115,13 +115,33 @@ static socklen_t ipc_share_address(uint64_t process, struct sockaddr_un *address
 	return (socklen_t) (offsetof(struct sockaddr_un, sun_path) + 1 + (size_t) len);
 }
 
+/* All users whom a user namespace does not map have this id there (user_namespaces(7)). */
+#define IPC_SHARE_NOBODY 65534
+
+/* Is this process's id one user's alone? */
+static bool ipc_share_user_known(void)
+{
+	unsigned long count = 0;
+	FILE *map;
+
+	if (geteuid() != IPC_SHARE_NOBODY)
+		return true;
+	map = fopen("/proc/self/uid_map", "re");
+	if (map && fscanf(map, "%*u %*u %lu", &count) != 1)
+		count = 0;
+	if (map)
+		fclose(map);
+	return count >= UINT32_MAX;
+}
+
 /* Is the other end of the same user? */
 static bool ipc_share_trusts(int fd)
 {
 	socklen_t len = sizeof(struct ucred);
 	struct ucred peer;
 
-	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) && peer.uid == geteuid();
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) && peer.uid == geteuid() &&
+	       ipc_share_user_known();
 }
 
 /* ---- what is shared ---- */
