@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fi_p2p_lanecut: connections of lanes are cut, as the system refuses what their threads send: when lanes are tried for
- * the first time, and amid messages. What was under way by them fails or arrives, at both ends. Later messages arrive,
- * and soon they have lanes again. Their threads are late now and then, as on a busy machine: so messages of different
- * lanes overtake each other, and come when nobody waits for them any more.
+ * fi_p2p_lanecut: connections of lanes are cut, when lanes are tried for the first time, and amid messages: as the system
+ * refuses what their threads send, or as the sender or the receiver ends the connection. No message fails, each byte is right, and soon messages have lanes again. Lanes' threads are late now and then, as on a busy machine:
+ * so messages of different lanes overtake each other, and come when nobody waits for them any more. Without -q they are
+ * not, and what each cut costs is printed.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -22,11 +23,22 @@
 #define LEN (((size_t) 2 << 20) + 1)
 #define TAG 3
 /* Each time lanes are left alone for twice as long */
-#define CUTS 6
+#define CUTS 8
 #define LATE 24
 
-/* So many sends of lanes' threads are refused from now on, which cuts the connection */
-static int refused;
+/* How a connection ends, from now on so many calls of lanes' threads later: */
+enum cut_kind {
+	CUT_REFUSED,  /* a send is refused */
+	CUT_SENT,     /* the connection ends behind a send */
+	CUT_RECEIVED, /* or behind a receive */
+	CUT_KINDS
+};
+
+/* @after: 0: it is cut already */
+static struct {
+	enum cut_kind kind;
+	int after;
+} cut;
 
 /* Is this a lane's thread? */
 static bool by_lane(void)
@@ -38,14 +50,36 @@ static bool by_lane(void)
 	return !strcmp(name, "p2p_lane");
 }
 
+/* Is it this call's turn? */
+static bool is_cut_by(enum cut_kind kind)
+{
+	return __atomic_load_n(&cut.after, __ATOMIC_ACQUIRE) > 0 && cut.kind == kind &&
+	       by_lane() && __atomic_sub_fetch(&cut.after, 1, __ATOMIC_RELAXED) == 0;
+}
+
 static bool refuses(void)
 {
-	if (__atomic_load_n(&refused, __ATOMIC_RELAXED) <= 0 || !by_lane() ||
-	    __atomic_fetch_sub(&refused, 1, __ATOMIC_RELAXED) <= 0)
+	if (!is_cut_by(CUT_REFUSED))
 		return false;
 	errno = ECONNRESET;
 	return true;
 }
+
+/*
+ * Ends the connection, if it is time. What is on its way here is lost then: the sender's system is told so by a reset, and
+ * its core may have told already that it is sent. Returns @ret, what the call has led to
+ */
+static ssize_t ended(int fd, enum cut_kind kind, ssize_t ret)
+{
+	const int err = errno;
+
+	if (ret > 0 && is_cut_by(kind))
+		shutdown(fd, SHUT_RDWR);
+	errno = err;
+	return ret;
+}
+
+static bool is_late, measures;
 
 /* One look in so many is late, by up to as many [ms] */
 static void be_late(void)
@@ -68,23 +102,33 @@ EXPORT ssize_t send(int fd, const void *buf, size_t len, int flags)
 {
 	if (refuses())
 		return -1;
-	return syscall(SYS_sendto, fd, buf, len, flags, NULL, 0);
+	return ended(fd, CUT_SENT, syscall(SYS_sendto, fd, buf, len, flags, NULL, 0));
 }
 
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 {
-	return refuses() ? -1 : syscall(SYS_sendmsg, fd, msg, flags);
+	return refuses() ? -1 : ended(fd, CUT_SENT, syscall(SYS_sendmsg, fd, msg, flags));
+}
+
+EXPORT ssize_t recv(int fd, void *buf, size_t len, int flags)
+{
+	return ended(fd, CUT_RECEIVED, syscall(SYS_recvfrom, fd, buf, len, flags, NULL, NULL));
+}
+
+EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	return ended(fd, CUT_RECEIVED, syscall(SYS_recvmsg, fd, msg, flags));
 }
 
 EXPORT int epoll_wait(int fd, struct epoll_event *events, int most, int timeout)
 {
-	if (by_lane())
+	if (is_late && by_lane())
 		be_late();
 	return (int) syscall(SYS_epoll_pwait, fd, events, most, timeout, NULL, 0);
 }
 
-/* One end of a message from rank @from, which may fail */
-static int message(struct ft_pair *pair, int from, uint64_t key)
+/* One end of a message from rank @from, which takes so long [ms] */
+static int message(struct ft_pair *pair, int from, uint64_t key, double *took)
 {
 	const bool sends = pair->proc->rank == from;
 	const struct ft_slot slot = {&pair->buf[pair->kind_count - 1], 0, LEN + FT_ROOM, 64,
@@ -97,45 +141,76 @@ static int message(struct ft_pair *pair, int from, uint64_t key)
 		.tag = TAG,
 		.req = &req,
 	};
+	double begun;
 
 	FT_TRY(sends ? ft_slot_fill(&slot, key) : ft_slot_arm(&slot));
 	ft_op_buf(&op, slot.buf, slot.off, LEN);
+	begun = ft_usec();
 	FT_TRY(ft_post(&pair->ctx, &op));
 	FT_TRY(ft_wait_any_result(&pair->ctx, &req, 1));
+	*took = (ft_usec() - begun) / 1000;
+	FT_CHECK(!req.err, "message %" PRIu64 " fails: %s", key, fi_strerror(req.err));
 	ft_progress_note();
 	FT_TRY(ft_barrier(pair->proc, &pair->ctx));
-	return sends || req.err ? 0 : ft_slot_check(&slot, LEN, key, "a message");
+	return sends ? 0 : ft_slot_check(&slot, LEN, key, "a message");
 }
 
-/* Has rank @from had all its sends refused that were to be, and pieces sent by lanes since? */
-static int goes_by_lanes(struct ft_pair *pair, int from, uint64_t *before, uint8_t *goes)
+/* Tells both ranks what one of them knows */
+static int told(struct ft_pair *pair, int from, uint8_t *what)
 {
 	const int fd = pair->proc->fd[!pair->proc->rank];
-	uint64_t pieces;
 
-	if (pair->proc->rank != from)
-		return ft_oob_recv(fd, goes, 1, pair->proc->opts.timeout);
-	FT_TRY(ft_lane_pieces(&pair->ctx, &pieces));
-	if (__atomic_load_n(&refused, __ATOMIC_RELAXED) > 0)
-		*before = pieces;
-	*goes = pieces > *before;
-	return ft_oob_send(fd, goes, 1);
+	return pair->proc->rank == from ? ft_oob_send(fd, what, 1)
+					: ft_oob_recv(fd, what, 1, pair->proc->opts.timeout);
 }
 
-/* Messages from rank @from, until they go by lanes */
-static int until_lanes(struct ft_pair *pair, int from, uint64_t *key)
+/*
+ * Messages from rank @from, until @by has cut a connection, if it is to, and after that one has gone by lanes. Prints how
+ * long the first one took, and the one in which it was cut
+ */
+static int until_lanes(struct ft_pair *pair, int from, int by, uint64_t *key)
 {
 	const double end = ft_usec() + (double) pair->proc->opts.timeout * 1e6;
-	uint64_t before;
-	uint8_t goes = 0;
+	uint64_t before, pieces;
+	uint8_t whole = 0, goes = 0;
+	double took;
 
-	FT_TRY(ft_lane_pieces(&pair->ctx, &before));
 	while (!goes) {
 		FT_CHECK(ft_usec() < end, "no lane is used for %ld s (--timeout)",
 			 pair->proc->opts.timeout);
-		FT_TRY(message(pair, from, ++*key));
-		FT_TRY(goes_by_lanes(pair, from, &before, &goes));
+		FT_TRY(ft_lane_pieces(&pair->ctx, &before));
+		FT_TRY(message(pair, from, ++*key, &took));
+		FT_TRY(ft_lane_pieces(&pair->ctx, &pieces));
+		goes = whole && pieces > before;
+		FT_TRY(told(pair, from, &goes));
+		if (!whole) {
+			whole = !__atomic_load_n(&cut.after, __ATOMIC_RELAXED);
+			if (whole && pair->proc->rank == by && measures)
+				printf("cut %d: %.1f ms\n", (int) cut.kind, took);
+		}
+		FT_TRY(told(pair, by, &whole));
+		if (goes && pair->proc->rank == by && measures)
+			printf("lanes: %.1f ms\n", took);
 	}
+	return 0;
+}
+
+/* Cuts connections while rank @from sends */
+static int cut_all(struct ft_pair *pair, int from, uint64_t *key)
+{
+	FT_TRY(until_lanes(pair, from, from, key));
+	measures = !pair->proc->opts.quick;
+	for (int i = 0; i < CUTS; i++) {
+		const enum cut_kind kind = (enum cut_kind)(i % CUT_KINDS);
+		const int by = kind == CUT_RECEIVED ? !from : from;
+
+		if (pair->proc->rank == by) {
+			cut.kind = kind;
+			__atomic_store_n(&cut.after, 1 + rand() % 40, __ATOMIC_RELEASE);
+		}
+		FT_TRY(until_lanes(pair, from, by, key));
+	}
+	measures = false;
 	return 0;
 }
 
@@ -144,16 +219,13 @@ static int run(struct ft_proc *proc)
 	struct ft_pair pair;
 	uint64_t key = 0;
 
-	refused = 2;
+	srand((unsigned int) proc->opts.seed + (unsigned int) proc->rank);
+	is_late = proc->opts.quick;
+	cut.after = 2;
 	FT_TRY(ft_pair_hints(&pair, proc));
 	FT_TRY(ft_pair_open(&pair, LEN + FT_ROOM));
-	for (int from = 0; from < 2; from++) {
-		for (int cut = 0; cut <= CUTS; cut++) {
-			FT_TRY(until_lanes(&pair, from, &key));
-			if (proc->rank == from && cut < CUTS)
-				__atomic_store_n(&refused, 1 + cut % 3, __ATOMIC_RELAXED);
-		}
-	}
+	for (int from = 0; from < 2; from++)
+		FT_TRY(cut_all(&pair, from, &key));
 	FT_TRY(ft_barrier(proc, &pair.ctx));
 	return ft_pair_close(&pair, NULL, 0);
 }

@@ -325,8 +325,9 @@ static bool waits_for_ever(unsigned int node)
 		     op_end_exists(op, end) && op_end_lives(op, end) && op_end_over(op, end)))
 			return true;
 		/* its end may have been told as the peer was lost, and so may that of the receive of what the peer keeps */
-		if (op_piece_kept(op) || core_keeps(node, nodes[node].eps[op_ep(op, end)].port,
-						    op_node(op, !end), &any))
+		if (op_piece_kept(op) || core_keeps(node, 0, op_node(op, !end), &any) ||
+		    core_keeps(node, nodes[node].eps[op_ep(op, end)].port, op_node(op, !end),
+			       &any))
 			return true;
 		/* a silent core keeps what it has for a process, or an endpoint, that is gone: of what it reads here, too */
 		if (world.script->model->silent && !op_end_lives(op, !end) &&

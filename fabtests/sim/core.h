@@ -224,6 +224,12 @@ extern struct core_conns core_conns;
 extern bool core_losing[SIM_NODES];
 extern unsigned int core_losses[SIM_NODES][SIM_NODES];
 
+/* Does a fault refuse its next post? That is over then (core_fault.c) */
+bool core_refuses(const struct core_ep *ep);
+/* Does the connection break behind what it has just been given? */
+bool core_cuts(const struct core_conn *conn, const struct core_send *send);
+void core_conn_break(struct core_conn *conn, int err);
+
 /*
  * A delay of about @usual [ns], and a long one at times. In small worlds a ticket makes the sum of it and the time; what
  * has one @line comes in its order

@@ -434,8 +434,8 @@ bool core_keeps(unsigned int node, unsigned int port, unsigned int to,
 	const struct core_send *send;
 
 	TAILQ_FOREACH(conn, &core_conns, link) {
-		if (conn->src->lane || conn->src->name.node != node ||
-		    conn->src->name.port != port || conn->to.node != to ||
+		if (conn->src->lane != !port || conn->src->name.node != node ||
+		    (port && conn->src->name.port != port) || conn->to.node != to ||
 		    (what->port && conn->to.port != what->port))
 			continue;
 		TAILQ_FOREACH(send, &conn->sends, link) {

@@ -27,10 +27,6 @@
 struct core_eps core_eps = TAILQ_HEAD_INITIALIZER(core_eps);
 uint64_t core_controls;
 struct core_conns core_conns = TAILQ_HEAD_INITIALIZER(core_conns);
-/* The next post of the node; and of one of its lanes */
-static bool refusing[SIM_NODES], refusing_lane[SIM_NODES];
-bool core_losing[SIM_NODES];
-unsigned int core_losses[SIM_NODES][SIM_NODES];
 static uint64_t due;
 
 uint64_t core_delay(const void *line, uint64_t usual)
@@ -323,7 +319,7 @@ static void send_cut(struct core_send *send)
 }
 
 /* Nobody is there: what waits ends so, once that is known */
-static void conn_break(struct core_conn *conn, int err)
+void core_conn_break(struct core_conn *conn, int err)
 {
 	struct core_send *send;
 
@@ -383,6 +379,8 @@ static bool conn_launch(struct core_conn *conn, struct core_send *send)
 	core_send_tell(send, "goes");
 	if (!send->long_ && !send->confirms)
 		core_send_done(send, 0, core_end_delay(send, 1000));
+	if (core_cuts(conn, send))
+		core_conn_break(conn, FI_ECONNRESET);
 	return true;
 }
 
@@ -407,7 +405,7 @@ static void conn_push(struct core_conn *conn)
 		world.moved = true;
 	}
 	if (conn_is_cut(conn))
-		conn_break(conn, conn->dst ? FI_ECONNRESET : FI_ECONNREFUSED);
+		core_conn_break(conn, conn->dst ? FI_ECONNRESET : FI_ECONNREFUSED);
 	for (send = TAILQ_FIRST(&conn->sends); send; send = next) {
 		next = TAILQ_NEXT(send, link);
 		if (send->state == SEND_QUEUED && open)
@@ -584,11 +582,11 @@ static void nic_breaks(struct core_conn *conn)
 	struct core_conn *back;
 
 	check_reason(conn->src->name.node, conn->to.node, "a NIC was refused memory");
-	conn_break(conn, FI_ECONNRESET);
+	core_conn_break(conn, FI_ECONNRESET);
 	TAILQ_FOREACH(back, &core_conns, link) {
 		if (back->src == conn->dst && back->dst == conn->src &&
 		    back->state != CONN_BROKEN)
-			conn_break(back, FI_ECONNRESET);
+			core_conn_break(back, FI_ECONNRESET);
 	}
 }
 
@@ -644,15 +642,9 @@ void core_nics_run(void)
 /* Does the model, or a fault, refuse it? */
 static ssize_t send_refused(struct core_ep *ep)
 {
-	bool *refuses = ep->lane ? refusing_lane : refusing;
-
 	core_asked();
-	if (refuses[ep->name.node]) {
-		refuses[ep->name.node] = false;
-		core_losses[ep->name.node][ep->name.node]++;
-		world_tell("n%u: the core refuses a post", ep->name.node);
+	if (core_refuses(ep))
 		return -FI_EIO;
-	}
 	if (!world.calm && world_upto(100) < world.script->full)
 		return -FI_EAGAIN;
 	return ep->posted >= (ep->model->posts ? ep->model->posts : ep->model->queue)
@@ -767,34 +759,4 @@ void core_kill(unsigned int node)
 			core_wire_close(ep, true);
 	}
 	core_forget(node);
-}
-
-void core_reset(unsigned int a, unsigned int b, bool lanes)
-{
-	struct core_conn *conn;
-
-	TAILQ_FOREACH(conn, &core_conns, link) {
-		if (conn->state != CONN_BROKEN && !model_of(conn)->silent &&
-		    (!lanes || conn->src->lane) &&
-		    ((conn->src->name.node == a && conn->to.node == b) ||
-		     (conn->src->name.node == b && conn->to.node == a)))
-			conn_break(conn, FI_ECONNRESET);
-	}
-}
-
-void core_refuse(unsigned int node, bool lanes)
-{
-	(lanes ? refusing_lane : refusing)[node] = true;
-}
-
-void core_lose(unsigned int node)
-{
-	core_losing[node] = true;
-}
-
-void core_calm(void)
-{
-	memset(refusing, 0, sizeof refusing);
-	memset(refusing_lane, 0, sizeof refusing_lane);
-	memset(core_losing, 0, sizeof core_losing);
 }

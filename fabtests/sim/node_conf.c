@@ -28,6 +28,7 @@ static int lanes_getinfo(uint32_t version, const char *node, const char *service
 		return -FI_ENODATA;
 	*info = core_info(world.current, model);
 	memcpy((*info)->src_addr, hints->src_addr, hints->src_addrlen);
+	(*info)->rx_attr->size = hints->rx_attr->size;
 	return 0;
 }
 

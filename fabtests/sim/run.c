@@ -87,8 +87,9 @@ static void fault_full(const struct fault_plan *fault)
 
 static void fault_lane(const struct fault_plan *fault)
 {
-	check_reason(fault->node, fault->renamed ? SIM_NODES : fault->peer, "a lane failed");
-	if (fault->renamed)
+	if (fault->renamed == 2)
+		core_cut(fault->node, 1 + (unsigned int) (fault->span % 5));
+	else if (fault->renamed)
 		core_refuse(fault->node, true);
 	else
 		core_reset(fault->node, fault->peer, true);

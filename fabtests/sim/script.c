@@ -118,6 +118,9 @@ static uint64_t draw(uint64_t limit)
  * Lengths of all classes, and where they meet: FI_P2P_EAGER_SIZE is 8192 here, FI_P2P_CHUNK_SIZE 16384. Or both are 65536,
  * so that there are messages of middling length, which receivers read
  */
+/* When messages are posted whose lanes are cut, and when that is */
+#define CUTS_SPAN (200 * SIM_MS)
+
 static size_t draw_len(const struct script *script)
 {
 	static const size_t lens[][16] = {
@@ -524,6 +527,37 @@ static void make_crowd(struct script *script)
 	}
 }
 
+/* Long messages over lanes, which are cut amid them. In half of the worlds there is nothing else */
+static void make_cuts(struct script *script)
+{
+	const bool alike = draw(2);
+
+	script->lanes = 2 + (unsigned int) draw(3);
+	script->nodes = 2;
+	script->eps = alike ? 1 : script->eps;
+	script->plain = false;
+	script->hook = script->hosts = script->triggers = script->rings = 0;
+	script->op_count = SIM_OPS;
+	script->fault_count = SIM_FAULTS;
+	for (size_t i = 0; i < script->op_count; i++) {
+		struct op_plan *plan = &script->ops[i];
+
+		make_op(script, plan, draw(CUTS_SPAN), SIM_NODES);
+		if (alike || draw(4)) {
+			plan->kind = OP_MESSAGE;
+			plan->inject = false;
+			plan->untagged = plan->look = plan->cancel = 0;
+			plan->from_dev = plan->to_dev = true;
+			plan->len = draw(3) ? 98305 : 100000 << draw(3);
+		}
+	}
+	for (size_t i = 0; i < script->fault_count; i++) {
+		make_fault(script, FAULT_LANE, &script->faults[i]);
+		script->faults[i].at = (i * 2 + draw(2)) * CUTS_SPAN / (2 * SIM_FAULTS);
+		script->faults[i].renamed = draw(8) ? 2 : (unsigned int) draw(2);
+	}
+}
+
 /* @end: they come between operations, before that; 0: they do not */
 static void make_faults(struct script *script, const enum fault_kind *kinds, uint64_t end,
 			bool outlasts)
@@ -580,6 +614,10 @@ void script_make(struct script *script, uint64_t seed, const struct model *model
 	script->hook &= !script->plain;
 	make_threads(script);
 	make_nics(script);
+	if (fault == FAULT_LANE && !script->model->strings) {
+		make_cuts(script);
+		return;
+	}
 	if (draw(3)) {
 		make_narrow(script);
 		kinds = 1 + draw(4);

@@ -201,7 +201,8 @@ enum fault_kind {
 };
 
 /*
- * @ep: of FAULT_CLOSE; @renamed: the new endpoint has another address; of FAULT_LANE: a post is refused
+ * @ep: of FAULT_CLOSE; @renamed: the new endpoint has another address; of FAULT_LANE: 1: a post is refused, 2: a
+ *	connection breaks behind a piece
  * @lies: bits of enum lie_kind, or 0: all; @often: one of so many messages is a lie, or one of so
  *		many requests for memory fails
  */

@@ -113,10 +113,13 @@
 #define SIM_FEW 40
 #endif
 
-/* @why: it has failed, numbers apart */
+/* @digest, @cuts: struct world; @why: it has failed, numbers apart */
 struct outcome {
 	bool good;
-	uint64_t digest;
+	struct {
+		uint64_t digest;
+		uint64_t cuts;
+	} told;
 	char why[WORLD_WHY];
 };
 
@@ -150,15 +153,16 @@ static struct outcome outcome_of(const struct script *script, bool verbose, bool
 		run_limit(quiet ? SIM_LIMIT / 4 : SIM_LIMIT);
 		run_script(script, verbose);
 		fflush(stdout);
-		_exit(write(ends[1], &world.digest, sizeof world.digest) !=
-		      sizeof world.digest);
+		outcome.told.digest = world.digest;
+		outcome.told.cuts = world.cuts;
+		_exit(write(ends[1], &outcome.told, sizeof outcome.told) !=
+		      sizeof outcome.told);
 	}
 	close(ends[1]);
 	if (child < 0 || waitpid(child, &status, 0) != child)
 		abort();
-	outcome.good =
-		WIFEXITED(status) && !WEXITSTATUS(status) &&
-		read(ends[0], &outcome.digest, sizeof outcome.digest) == sizeof outcome.digest;
+	outcome.good = WIFEXITED(status) && !WEXITSTATUS(status) &&
+		       read(ends[0], &outcome.told, sizeof outcome.told) == sizeof outcome.told;
 	close(ends[0]);
 	if (WIFSIGNALED(status))
 		snprintf(world_why, WORLD_WHY, "%s", strsignal(WTERMSIG(status)));
@@ -257,6 +261,9 @@ struct options {
 	bool twice, all, whole, print, verbose;
 };
 
+/* Of all that ran: struct world */
+static uint64_t cuts;
+
 static bool run_one(const struct options *options, const struct script *script,
 		    const char *name)
 {
@@ -268,8 +275,9 @@ static bool run_one(const struct options *options, const struct script *script,
 		return true;
 	}
 	outcome = outcome_of(script, options->verbose, false);
+	cuts += outcome.told.cuts;
 	if (outcome.good && options->twice)
-		same = outcome_of(script, false, true).digest == outcome.digest;
+		same = outcome_of(script, false, true).told.digest == outcome.told.digest;
 	if (!same)
 		printf("%s is not the same twice\n", name);
 	if (!outcome.good)
@@ -293,7 +301,8 @@ static unsigned long run_seeds(const struct options *options)
 			break;
 	}
 	if (!options->print)
-		printf("%lu seeds, %lu failed\n", seed - options->from, failed);
+		printf("%lu seeds, %lu failed, %llu lanes cut amid pieces\n",
+		       seed - options->from, failed, (unsigned long long) cuts);
 	return failed;
 }
 

@@ -47,6 +47,7 @@
  * @liar:	the process that lies at times; SIM_NODES: none does
  * @child:	this is a child of fork(), which has what its parent has opened, and may not use it
  * @digest:	of all that has happened
+ * @cuts:	connections of lanes that were cut behind a piece
  */
 struct world {
 	uint64_t now;
@@ -61,6 +62,7 @@ struct world {
 	bool awake;
 	bool child;
 	uint64_t digest;
+	uint64_t cuts;
 	const struct script *script;
 };
 
@@ -146,6 +148,8 @@ void core_kill(unsigned int node);
 /* @lanes: only those of lanes */
 void core_reset(unsigned int a, unsigned int b, bool lanes);
 void core_refuse(unsigned int node, bool lanes);
+/* The connection by which a lane of the node's sends so many more pieces breaks then: some are there, some on their way */
+void core_cut(unsigned int node, unsigned int pieces);
 void core_lose(unsigned int node);
 /* So many of the provider's messages between them were lost, or may have been refused */
 unsigned int core_lost(unsigned int a, unsigned int b);
@@ -173,7 +177,7 @@ struct core_kept {
 	size_t len;
 };
 
-/* Has the core such a thing, from endpoint @port of a node to node @to, whose end it never tells (model.keeps, silent)? */
+/* Has the core such a thing, from endpoint @port of a node, or its lanes (0), to node @to, whose end it never tells (model.keeps, silent)? */
 bool core_keeps(unsigned int node, unsigned int port, unsigned int to,
 		const struct core_kept *what);
 /* What of the node's is still open: a word, or NULL */

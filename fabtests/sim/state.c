@@ -145,7 +145,8 @@ static void mix_ep(const struct xfer_ep *ep)
 	    (uint64_t) ep->inbox.missing << 32);
 	mix(ep->waiting | (uint64_t) ep->ready << 32);
 	mix(ep->owed | (uint64_t) ep->copying << 32);
-	mix(ep->proto->stale_count | (uint64_t) ep->proto->strangers << 32);
+	mix(ep->proto->stale_count[false] | (uint64_t) ep->proto->strangers << 32);
+	mix(ep->proto->stale_count[true]);
 	if (ep->letter)
 		mix_out(ep->letter);
 	TAILQ_FOREACH(out, &ep->outq, entry)

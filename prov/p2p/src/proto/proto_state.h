@@ -51,7 +51,7 @@ struct proto_domain {
  * @ahead:	receives that pieces hold here, but for one for each message (rndv_pieces.h)
  * @closes:	it is about to be closed: nothing begins any more between it and other endpoints
  * @stale:	a peer may have sent pieces that nobody waits for, as it was lost or the receive's endpoint closes
- * @stale_count: receives for pieces that nobody wants any more (rndv_stale.c)
+ * @stale_count: receives for pieces that nobody wants any more (rndv_stale.c); [true]: by lanes
  * @keepalive: where peers ask for this endpoint's signs of life, or NULL; @keepalive_tried: it was opened, or cannot be
  * @follows:	peers are told that all receives here are followed up
  * @trial:	all receives are followed up, for so many receives more, though no peer has been told
@@ -67,7 +67,7 @@ struct proto_ep {
 	unsigned int ahead;
 	bool closes;
 	bool stale;
-	unsigned int stale_count;
+	unsigned int stale_count[2];
 	struct keepalive_ear *keepalive;
 	bool keepalive_tried;
 	bool follows;

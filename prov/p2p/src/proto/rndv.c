@@ -304,6 +304,7 @@ const struct xfer_proto rndv_proto = {
 	.progress = rndv_progress,
 	.watch = rndv_watch,
 	.told = rndv_told,
+	.cut = rndv_recv_cut,
 	.lost = rndv_lost,
 	.drop = rndv_drop,
 	.cq_drop = rndv_cq_drop,

@@ -13,9 +13,13 @@
  *
  *	uses less            --- LANES(answers, count) ----------------> asks for no more
  *
- *	a lane has failed    --- LANES(answers, 0, next turn) --------> asks for none
+ *	a lane has failed    --- LANES(answers, 0, next turn) --------> takes back what is posted on lanes
+ *	PUSHING from there   <-- CREDIT(id, again from, number, count) - posts the rest, on none
  *	a while later        === empty message(number, turn, i) ======> may use those up to i
  *	                     --- LANES(answers, count, turn) ----------> in that turn
+ *
+ *	hears nothing        === message(number, turn, i; id, next) ==> does what was before that lack a piece?
+ *	PUSHING from there   <-- CREDIT(id, again from, number, count) - yes
  *
  * A lane is used when something has come over it in the sender's present *turn*. So those that a firewall stops are not
  * used, nor those that have failed before they are tried again. The receives for such messages stay posted.
@@ -25,6 +29,7 @@
  */
 #include "proto/rndv_lanes.h"
 
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_errno.h>
@@ -36,12 +41,17 @@
 #include "proto/hello_facts.h"
 #include "proto/proto.h"
 #include "proto/proto_state.h"
+#include "proto/rndv_match.h"
 #include "xfer/ctrl.h"
 #include "xfer/peer.h"
 #include "xfer/req_state.h"
+#include "xfer/xfer_proto.h"
 
 /* A message from host memory is announced each [ms], until its peer has offered lanes */
 #define RNDV_LANES_HINT 1000
+
+/* A lane that has not been able to send a message for so long has failed [ms] */
+#define RNDV_LANES_LATE 8
 
 /* Pieces of one message that are posted at a time; and on each lane, if that is more */
 #define RNDV_WINDOW 8u
@@ -57,11 +67,16 @@ static struct xfer_peer_lanes *rndv_lanes_get(struct xfer_peer *peer)
 
 /* ---- the first message over each ---- */
 
-/* An empty message over a lane, to or from the peer at @peer; @number: of the offer */
+/*
+ * A message over a lane, to or from the peer at @peer; @number: of the offer; @since: when it was given to the lane [ms]. It is
+ * empty or @asks: have the pieces come of the message with that id, before that one?
+ */
 struct rndv_lane_first {
 	struct xfer_out out;
 	fi_addr_t peer;
 	uint32_t number;
+	uint64_t since;
+	uint64_t asks[2];
 };
 
 _Static_assert(sizeof(struct rndv_lane_first) <= CELL_SIZE, "a first message is a cell");
@@ -76,7 +91,6 @@ static uint64_t rndv_lane_first_tag(const struct xfer_ep *ep, uint32_t number, u
 	       (turn % RNDV_LANE_TURNS * LANES_MAX + index);
 }
 
-static void rndv_lanes_fail(struct xfer_peer *peer);
 static void rndv_lanes_refused(struct xfer_peer *peer);
 
 /* What is agreed with a peer by that number; NULL: nothing, as it may have been lost since */
@@ -100,7 +114,7 @@ static void rndv_lane_first_sent(struct xfer_ctx *ctx, const struct core_comp *c
 
 	xfer_ctx_free(ctx);
 	if (failed)
-		rndv_lanes_fail(peer);
+		rndv_lanes_failed(peer);
 }
 
 /* Is that turn later than what was heard of that lane? What was sent by a connection that failed may come last. */
@@ -127,11 +141,15 @@ static void rndv_lane_first_heard(struct xfer_ctx *ctx, const struct core_comp *
 	if (lanes && low % LANES_MAX == lane &&
 	    rndv_lane_later(low / LANES_MAX, lanes->heard[lane]))
 		lanes->heard[lane] = low / LANES_MAX + 1;
+	if (lanes && comp->len == sizeof first->asks)
+		XFER_PROTO_EACH(ctx->ep->xfer, cut, peer, le64toh(first->asks[0]), lane,
+				le64toh(first->asks[1]));
 	xfer_out_post(&first->out);
 }
 
-/* Sends or awaits it, if there is memory. Else the lane is not used. */
-static void rndv_lane_first_post(struct xfer_peer *peer, unsigned int index, bool recv)
+/* Sends or awaits it, if there is memory. Else the lane is not used. @req: asks for its pieces, if not NULL */
+static void rndv_lane_first_post(struct xfer_peer *peer, unsigned int index, bool recv,
+				 const struct xfer_req *req)
 {
 	struct xfer_ep *ep = peer->ep;
 	struct xfer_peer_lanes *lanes = peer->lanes;
@@ -148,7 +166,11 @@ static void rndv_lane_first_post(struct xfer_peer *peer, unsigned int index, boo
 		      rndv_lane_first_tag(ep, first->number, recv ? 0 : lanes->turn, index),
 		      recv ? rndv_lane_first_heard : rndv_lane_first_sent, xfer_ctx_free);
 	first->out.lane = (int) index;
-	first->out.count = 0;
+	first->out.iov[0] = (struct iovec){&first->asks, recv || req ? sizeof first->asks : 0};
+	first->out.count = 1;
+	first->asks[0] = htole64(req ? req->transfer.id : 0);
+	first->asks[1] = htole64(req ? req->transfer.next : 0);
+	first->since = clock_coarse_ms();
 	first->out.aside = true;
 	first->out.recv = recv;
 	/* it takes what comes in any turn */
@@ -210,14 +232,14 @@ static void rndv_lanes_offer(struct xfer_peer *peer)
 	}
 	lanes->offered = true;
 	memset(lanes->heard, 0, sizeof lanes->heard);
-	lanes->limit_turn = 0;
+	lanes->limit_turn = 1;
 	lanes->limit = LANES_MAX;
 	msg.len = lanes_kind(ep);
 	msg.transfer = lanes->number = (uint32_t) xfer_id_new(ep->xfer);
 	msg.payload = names;
 	msg.payload_len = msg.count * lanes_names(ep, msg.count, names);
 	for (unsigned int i = 0; i < msg.count; i++)
-		rndv_lane_first_post(peer, i, true);
+		rndv_lane_first_post(peer, i, true, NULL);
 	if (!msg.payload_len || ctrl_tell(peer, &msg))
 		rndv_lanes_refused(peer);
 }
@@ -253,7 +275,7 @@ static bool rndv_lanes_try(struct xfer_peer *peer)
 		return false;
 	}
 	for (unsigned int i = 0; i < lanes->out; i++)
-		rndv_lane_first_post(peer, i, false);
+		rndv_lane_first_post(peer, i, false, NULL);
 	return true;
 }
 
@@ -268,7 +290,8 @@ unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone, uint64_t pieces
 		return 0;
 	if (!peer->lanes->offered && retry_due(&peer->lanes->offers))
 		rndv_lanes_offer(peer);
-	if (alone && req->transfer.wanted <= cost_lanes_alone())
+	if (!(req->transfer.recv.arrival->flags & WIRE_WANT_FIN) ||
+	    (alone && req->transfer.wanted <= cost_lanes_alone()))
 		return 0;
 	count = P2P_MIN(rndv_lanes_heard(peer->lanes), lanes_use(req->ctx.ep));
 	room = (unsigned int) P2P_MIN(rndv_lanes_window(count), pieces);
@@ -300,11 +323,8 @@ static void rndv_lanes_tell(struct xfer_peer *peer, unsigned int count)
 {
 	struct xfer_peer_lanes *lanes = peer->lanes;
 
-	if (lanes->told == count || (!lanes->told && !rndv_lanes_try(peer)))
-		return;
-	if (!count)
-		lanes->turn++;
-	rndv_lanes_say(peer, count);
+	if (lanes->told != count && (lanes->told || rndv_lanes_try(peer)))
+		rndv_lanes_say(peer, count);
 }
 
 bool rndv_lanes_carry_host(struct xfer_peer *peer, size_t len)
@@ -356,24 +376,31 @@ void rndv_lanes_adapt(struct xfer_req *req)
 		rndv_lanes_tell(req->peer, P2P_MIN(lanes_use(req->ctx.ep), lanes->out));
 }
 
-static void rndv_lanes_fail(struct xfer_peer *peer)
+void rndv_lanes_failed(struct xfer_peer *peer)
 {
-	if (!peer->lanes->told)
-		return;
-	retry_failed(&peer->lanes->failed);
-	rndv_lanes_tell(peer, 0);
-}
-
-void rndv_lanes_failed(struct xfer_req *req)
-{
-	struct xfer_peer *peer = req->peer;
-
-	xfer_assert_locked(req->ctx.ep->xfer);
+	xfer_assert_locked(peer->ep->xfer);
 	if (!peer->lanes || !peer->lanes->told)
 		return;
 	P2P_WARN("a lane has failed: long messages to that peer travel over one connection for "
 		 "a while\n");
-	rndv_lanes_fail(peer);
+	retry_failed(&peer->lanes->failed);
+	peer->lanes->turn++;
+	rndv_lanes_say(peer, 0);
+}
+
+void rndv_lanes_check(struct xfer_req *req)
+{
+	const struct rndv_lane_first *last = rndv_lane_first_next(req->peer, NULL);
+
+	xfer_assert_locked(req->ctx.ep->xfer);
+	if (!req->peer->lanes || !req->peer->lanes->told)
+		return;
+	if (last && clock_coarse_ms() - last->since >= RNDV_LANES_LATE) {
+		rndv_lanes_failed(req->peer);
+		return;
+	}
+	for (unsigned int i = 0; i < req->transfer.lanes; i++)
+		rndv_lane_first_post(req->peer, i, false, req);
 }
 
 /* ---- pieces ---- */
@@ -429,7 +456,7 @@ static void rndv_lanes_offered(struct xfer_peer *peer, const struct wire_msg *ms
 		lanes->out = rndv_lanes_insert(peer, msg);
 	}
 	lanes->theirs = msg->transfer;
-	lanes->turn = 0;
+	lanes->turn = 1;
 	/* as it thinks as long as it hears nothing else */
 	lanes->told = msg->count;
 	rndv_lanes_tell(peer, rndv_lanes_try(peer) ? lanes->out : 0);
@@ -446,6 +473,8 @@ static void rndv_lanes_said(struct xfer_ep *ep, struct xfer_req *req,
 		rndv_lanes_offered(peer, msg);
 		return;
 	}
+	if (peer->lanes->limit_turn != msg->transfer % RNDV_LANE_TURNS)
+		XFER_PROTO_EACH(ep->xfer, cut, peer, 0, 0, 0);
 	peer->lanes->limit = P2P_MIN(msg->count, LANES_MAX);
 	peer->lanes->limit_turn = msg->transfer % RNDV_LANE_TURNS;
 	if (!msg->count && !msg->transfer && peer->lanes->offered)

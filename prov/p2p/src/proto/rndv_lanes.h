@@ -32,8 +32,11 @@ bool rndv_lanes_known(const struct xfer_req *req, unsigned int count);
 /* Tells the receiver that asks for pieces how many lanes are used from now on, if that has changed */
 void rndv_lanes_adapt(struct xfer_req *req);
 
-/* A lane of this message has failed. Later messages do without, until lanes have been tried again. */
-void rndv_lanes_failed(struct xfer_req *req);
+/* A lane to this peer has failed: it asks for what has not come, and messages do without until lanes were tried again. */
+void rndv_lanes_failed(struct xfer_peer *peer);
+
+/* Has the receiver look, behind all pieces that lanes have been given of this message, whether they are there */
+void rndv_lanes_check(struct xfer_req *req);
 
 /* Gives a piece its lane, if its message has any */
 void rndv_lanes_take(struct rndv_piece *piece);

@@ -146,6 +146,7 @@ struct rndv_piece *rndv_piece_new(struct xfer_req *req, enum stage_use use,
 	piece->reserve = NULL;
 	piece->host = NULL;
 	piece->ahead = NULL;
+	piece->copy.done = NULL;
 	piece->len = P2P_MIN(req->transfer.wanted - offset, req->transfer.chunk);
 	if (req->mem.ops && !req->direct && !rndv_piece_stage(piece, use)) {
 		cell_put(&ep->xfer->cells, piece);
@@ -222,7 +223,9 @@ bool rndv_copied(struct xfer_req *req)
 void rndv_report_early(struct xfer_req *req)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (!req->transfer.status || req->transfer.copying)
+	/* what a lane keeps when the receiver has all may stay there, too */
+	if ((!req->transfer.status && (req->recv || !req->transfer.send.wants_fin)) ||
+	    req->transfer.copying)
 		return;
 	/* the marker has no bytes */
 	if ((req->mem.ops && !req->direct) || (!req->recv && !req->transfer.next))

@@ -101,11 +101,30 @@ static void rndv_recv_done(struct xfer_req *req)
 		return;
 	if (fin)
 		rndv_recv_fin(req);
-	req->transfer.done_at = clock_coarse_ms();
+	req->transfer.since = clock_coarse_ms();
 	if ((fin || !req->transfer.wanted) && ctrl_unsent(req->transfer.via, req->transfer.to))
 		xfer_req_move(req, XFER_TELLING);
 	else
 		rndv_recv_end(req);
+}
+
+/* Does the sender know of pieces that it may send? */
+static bool rndv_recv_told(const struct xfer_req *req)
+{
+	return req->transfer.next > req->transfer.recv.granted;
+}
+
+/* Nothing has a receive on lanes any more. The rest comes without, and under another number, as what is late has this one */
+static void rndv_recv_anew(struct xfer_req *req)
+{
+	struct xfer_transfer *transfer = &req->transfer;
+
+	transfer->recv.again |= rndv_recv_told(req);
+	transfer->next = transfer->recv.lost - 1;
+	transfer->number = (uint32_t) xfer_id_new(req->ctx.ep->xfer);
+	transfer->lanes = 0;
+	transfer->recv.granted = 0;
+	transfer->recv.lost = 0;
 }
 
 void rndv_recv_check(struct xfer_req *req)
@@ -118,6 +137,8 @@ void rndv_recv_check(struct xfer_req *req)
 	switch (req->state) {
 	case XFER_PULLING:
 	case XFER_MOVING:
+		if (req->state == XFER_PULLING && req->transfer.recv.lost)
+			rndv_recv_anew(req);
 		if (rndv_all_begun(req))
 			rndv_recv_done(req);
 		break;
@@ -128,7 +149,7 @@ void rndv_recv_check(struct xfer_req *req)
 	case XFER_TELLING:
 		if (!ctrl_unsent(req->transfer.via, req->transfer.to) ||
 		    rndv_arrival_parts(req->transfer.recv.arrival) ||
-		    clock_coarse_ms() - req->transfer.done_at >= RNDV_FIN_WAIT)
+		    clock_coarse_ms() - req->transfer.since >= RNDV_FIN_WAIT)
 			rndv_recv_end(req);
 		break;
 	case XFER_ENDING:
@@ -158,14 +179,47 @@ static void rndv_piece_copied_in(struct copy *copy, int status)
 }
 
 /* Its receive was taken back. It may come all the same, unless its sender does not begin it. So there is another one */
-static void rndv_piece_missed(const struct xfer_req *req, struct xfer_ep *ep, int lane,
-			      uint64_t tag)
+static void rndv_piece_missed(struct xfer_req *req, struct xfer_ep *ep, int lane, uint64_t tag)
 {
 	const struct xfer_arrival *arrival = req->transfer.recv.arrival;
 
-	if ((!(req->ctx.ep->quirks & QUIRK_STALLS) || lane >= 0) &&
-	    (!arrival->status || tag % WIRE_PIECES_MAX < arrival->begun))
-		rndv_stale_expect(lane < 0 ? ep : req->ctx.ep, lane, tag);
+	if (arrival->status && tag % WIRE_PIECES_MAX >= arrival->begun)
+		return;
+	if (lane >= 0 && req->lane_room) {
+		/* the message has one receive less of those that are kept for it */
+		req->lane_room--;
+		req->peer->lanes->held--;
+		rndv_stale_expect(req->ctx.ep, lane, tag);
+	} else if (lane < 0 && !(req->ctx.ep->quirks & QUIRK_STALLS)) {
+		rndv_stale_expect(ep, -1, tag);
+	}
+}
+
+/* Takes back the pieces that are posted, from number @from on; they end as cancelled. */
+static void rndv_recv_cancel(struct xfer_req *req, uint64_t from)
+{
+	struct xfer_ep *ep = req->transfer.via;
+	struct rndv_piece *piece;
+	struct xfer_ctx *ctx;
+
+	LIST_FOREACH(ctx, &ep->live, live) {
+		piece = (struct rndv_piece *) ctx;
+		if (ctx->done == rndv_piece_received && piece->req == req &&
+		    piece->index >= from)
+			xfer_out_cancel(&piece->out);
+	}
+}
+
+/* A piece was to come by a lane, and does not: nothing more is asked for by lanes, and what was asked for is taken back */
+static void rndv_recv_lose(struct xfer_req *req, uint64_t index)
+{
+	const uint32_t lost = req->transfer.recv.lost;
+
+	req->transfer.recv.lost =
+		1 + (uint32_t) P2P_MIN(lost ? lost - 1 : req->transfer.next, index);
+	if (!lost)
+		rndv_recv_cancel(req, 0);
+	rndv_recv_check(req);
 }
 
 static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *comp)
@@ -191,7 +245,9 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 	rndv_piece_end(piece);
 	if (status == -FI_ECANCELED)
 		rndv_piece_missed(req, ep, lane, tag);
-	if (status)
+	if (comp->err && lane >= 0 && req->state == XFER_PULLING)
+		rndv_recv_lose(req, tag % WIRE_PIECES_MAX);
+	else if (status)
 		rndv_recv_fail(req, status, true);
 	else
 		rndv_recv_check(req);
@@ -206,24 +262,31 @@ static void rndv_piece_close(struct xfer_ctx *ctx)
 		rndv_recv_check(req);
 }
 
-/* Does the sender know of pieces that it may send? */
-static bool rndv_recv_told(const struct xfer_req *req)
+/* Does a message wait for a piece before @next by that lane? */
+static bool rndv_recv_waits(const struct xfer_req *req, unsigned int lane, uint64_t next)
 {
-	return req->transfer.next > req->transfer.recv.granted;
+	const struct rndv_piece *piece;
+	const struct xfer_ctx *ctx;
+
+	LIST_FOREACH(ctx, &req->transfer.via->live, live) {
+		piece = (const struct rndv_piece *) ctx;
+		if (ctx->done == rndv_piece_received && piece->req == req &&
+		    piece->out.lane == (int) lane && piece->index < next && !piece->copy.done)
+			return true;
+	}
+	return false;
 }
 
-/* Takes back the pieces that are posted, from number @from on; they end as cancelled. */
-static void rndv_recv_cancel(struct xfer_req *req, uint64_t from)
+void rndv_recv_cut(struct xfer_peer *peer, uint64_t id, unsigned int lane, uint64_t next)
 {
-	struct xfer_ep *ep = req->transfer.via;
-	struct rndv_piece *piece;
-	struct xfer_ctx *ctx;
+	struct xfer_req *req, *after;
 
-	LIST_FOREACH(ctx, &ep->live, live) {
-		piece = (struct rndv_piece *) ctx;
-		if (ctx->done == rndv_piece_received && piece->req == req &&
-		    piece->index >= from)
-			xfer_out_cancel(&piece->out);
+	xfer_assert_locked(peer->ep->xfer);
+	for (req = TAILQ_FIRST(&peer->ep->xfer->in[XFER_PULLING]); req; req = after) {
+		after = TAILQ_NEXT(req, entry);
+		if (req->peer == peer && req->transfer.lanes &&
+		    (!id || (req->transfer.id == id && rndv_recv_waits(req, lane, next))))
+			rndv_recv_lose(req, req->transfer.next);
 	}
 }
 
@@ -236,8 +299,9 @@ void rndv_recv_stop(struct xfer_req *req, int status, bool tell, uint64_t come)
 			rndv_abort_send(req);
 		xfer_req_move(req, XFER_ENDING);
 	}
+	/* by lanes what may come need not, and has other receives */
 	if (req->state == XFER_ENDING)
-		rndv_recv_cancel(req, come);
+		rndv_recv_cancel(req, req->transfer.lanes && come != UINT64_MAX ? 0 : come);
 	rndv_recv_check(req);
 }
 
@@ -256,7 +320,8 @@ void rndv_recv_fail(struct xfer_req *req, int status, bool tell)
 /* Tells the sender of the pieces that have been posted since it was told last. */
 void rndv_grant(struct xfer_req *req)
 {
-	bool first = !rndv_recv_told(req);
+	const bool again = req->transfer.recv.again, first = !again && !rndv_recv_told(req);
+	const uint64_t from = req->transfer.next - req->transfer.recv.granted;
 	struct wire_msg msg = {
 		.type = first ? WIRE_CTS : WIRE_CREDIT,
 		.id = req->transfer.id,
@@ -264,14 +329,17 @@ void rndv_grant(struct xfer_req *req)
 		.chunk = req->transfer.chunk,
 		.transfer = req->transfer.number,
 		.count = req->transfer.recv.granted,
-		.data = first ? req->transfer.recv.far : 0,
-		.flags = first ? req->transfer.lanes << WIRE_CTS_LANES_SHIFT : 0,
+		.data = first   ? req->transfer.recv.far
+			: again ? from
+				: 0,
+		.flags = first ? req->transfer.lanes << WIRE_CTS_LANES_SHIFT : again,
 	};
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (ctrl_tell(req->peer, &msg))
 		return;
 	req->transfer.recv.granted = 0;
+	req->transfer.recv.again = false;
 }
 
 /* Posts the next piece: 0, -FI_EAGAIN when there is no room for it, or another error. */
@@ -299,7 +367,8 @@ static void rndv_pull_to(struct xfer_req *req, size_t window)
 {
 	ssize_t ret = 0;
 
-	while (!ret && !rndv_all_begun(req) && req->transfer.in_flight < window) {
+	while (!ret && !rndv_all_begun(req) && !req->transfer.recv.lost &&
+	       req->transfer.in_flight < window) {
 		ret = rndv_piece_post(req);
 		if (!ret)
 			req->transfer.recv.granted++;

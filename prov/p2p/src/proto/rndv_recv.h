@@ -16,8 +16,11 @@ void rndv_pull_starved(struct xfer_req *req);
 /* Posts no more pieces; @tell: the sender does not know yet */
 void rndv_recv_fail(struct xfer_req *req, int status, bool tell);
 
-/* The same. Below number @come the receives of pieces stay, as those come all the same: a lane would stop at one without */
+/* The same. Below number @come the receives of pieces stay, as those come all the same; by lanes they have others */
 void rndv_recv_stop(struct xfer_req *req, int status, bool tell, uint64_t come);
+
+/* A lane has died (xfer_proto.cut): asks for the rest of the messages anew, without lanes */
+void rndv_recv_cut(struct xfer_peer *peer, uint64_t id, unsigned int lane, uint64_t next);
 
 /* Tells the sender of the pieces that have been posted since it was told last */
 void rndv_grant(struct xfer_req *req);

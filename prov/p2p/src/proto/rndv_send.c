@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <rdma/fi_errno.h>
 
+#include "base/clock.h"
 #include "base/conf.h"
 #include "xfer/ctrl.h"
 #include "base/log.h"
@@ -26,6 +27,11 @@ _Static_assert(sizeof(struct rndv_piece) <= CELL_SIZE, "a piece is a cell");
  * are bytes, and each takes a cell. Receivers of ours post fewer.
  */
 #define RNDV_SEND_MAX 64
+
+/* For so long [ms] lanes have done nothing when a receiver is asked; if they have something yet; the time doubles so often */
+#define RNDV_QUIET ((uint64_t) 8)
+#define RNDV_STUCK ((uint64_t) 128)
+#define RNDV_QUIET_DOUBLES 10
 
 _Static_assert(WIRE_PLAIN_MSG_MAX <= BOARD_TEXT_MAX, "an announcement is a note");
 
@@ -60,18 +66,25 @@ void rndv_send_end(struct xfer_req *req)
 /* Ends a piece when the core has sent it, and looks whether it was the last. */
 static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp);
 
-void rndv_send_forsake(struct xfer_req *req)
+/* Takes back what waits on lanes: they may never have room for it */
+static void rndv_send_recall(const struct xfer_req *req)
 {
+	struct rndv_piece *piece;
 	struct xfer_ctx *ctx;
 
+	LIST_FOREACH(ctx, &req->transfer.via->live, live) {
+		piece = (struct rndv_piece *) ctx;
+		if (ctx->done == rndv_piece_sent && piece->req == req && piece->out.lane >= 0)
+			xfer_out_cancel(&piece->out);
+	}
+}
+
+void rndv_send_forsake(struct xfer_req *req)
+{
 	xfer_assert_locked(req->ctx.ep->xfer);
 	req->transfer.send.lost = true;
-	if (!req->transfer.lanes)
-		return;
-	LIST_FOREACH(ctx, &req->transfer.via->live, live) {
-		if (ctx->done == rndv_piece_sent && ((struct rndv_piece *) ctx)->req == req)
-			xfer_out_cancel(&((struct rndv_piece *) ctx)->out);
-	}
+	if (req->transfer.in_flight)
+		rndv_send_recall(req);
 }
 
 /* Begins nothing more; ends when what is in flight has. It may be reported earlier, but after copies of it here */
@@ -226,6 +239,9 @@ int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 		msg.flags |= WIRE_HAS_DATA;
 		msg.data = req->data;
 	}
+	/* it may have lanes: one may die behind the last piece, and the receiver ask for that once more */
+	req->transfer.send.wants_fin |=
+		req->peer->lanes && req->peer->lanes->told && req->len >= lanes_len_min(ep);
 	if (req->transfer.send.wants_fin)
 		msg.flags |= WIRE_WANT_FIN;
 	if (req->path.proto == PATH_LENT)
@@ -407,8 +423,15 @@ static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 	bool awaited = comp->err && !req->transfer.send.lost;
 
 	P2P_TRACE(piece_sent, ctx, req, comp->err);
-	if (comp->err && req->transfer.lanes && !req->transfer.status)
-		rndv_lanes_failed(req);
+	req->transfer.since = 0;
+	if (comp->err && piece->out.lane >= 0 && !req->transfer.send.lost) {
+		if (comp->err != FI_ECANCELED)
+			rndv_lanes_failed(req->peer);
+		/* its receiver hears of that, and asks for it once more */
+		rndv_piece_end(piece);
+		rndv_send_check(req);
+		return;
+	}
 	/* once */
 	if (comp->err && piece->out.iov[0].iov_len) {
 		rndv_piece_give_up(piece, status);
@@ -438,6 +461,21 @@ static void rndv_piece_copied_out(struct copy *copy, int status)
 		rndv_piece_send(piece);
 }
 
+/* Nothing moves: the receiver may have much else to do, or a connection has died with what it had taken. Cores do not tell */
+static void rndv_push_check(struct xfer_req *req)
+{
+	const uint64_t quiet = req->transfer.in_flight ? RNDV_STUCK : RNDV_QUIET;
+	const uint64_t now = clock_coarse_ms(), since = req->transfer.since;
+	uint8_t *checks = &req->transfer.send.checks;
+
+	if (since && now - since < quiet << *checks)
+		return;
+	req->transfer.since = now;
+	*checks = since ? P2P_MIN(*checks + 1, RNDV_QUIET_DOUBLES) : 0;
+	if (since)
+		rndv_lanes_check(req);
+}
+
 /* Begins the pieces that there are credits and slots for. */
 void rndv_push(struct xfer_req *req)
 {
@@ -463,13 +501,12 @@ void rndv_push(struct xfer_req *req)
 			return;
 		}
 	}
-	if (req->state != XFER_PUSHING || !rndv_all_begun(req) || rndv_goes_whole(req) ||
-	    req->transfer.send.wants_fin)
+	if (req->state != XFER_PUSHING)
 		return;
-	/* a lane may never have room for it: until it has gone, the receiver may give up */
-	if (req->transfer.lanes && req->transfer.in_flight)
-		return;
-	rndv_send_over(req);
+	if (req->transfer.lanes)
+		rndv_push_check(req);
+	if (rndv_all_begun(req) && !rndv_goes_whole(req) && !req->transfer.send.wants_fin)
+		rndv_send_over(req);
 }
 
 /* Counts by which path a message that was offered goes, now that its receiver has chosen. */
@@ -567,10 +604,30 @@ void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *m
 	rndv_push(req);
 }
 
+/* A lane has died: the receiver wants what has not come once more, and nothing more by lanes */
+static void rndv_push_anew(struct xfer_req *req, const struct wire_msg *msg)
+{
+	rndv_lanes_failed(req->peer);
+	rndv_send_recall(req);
+	req->transfer.lanes = 0;
+	req->transfer.number = msg->transfer;
+	req->transfer.next = msg->data;
+	req->transfer.send.credits = 0;
+}
+
 void rndv_credit(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
+	const bool again = msg->flags & WIRE_AGAIN;
+
 	xfer_assert_locked(ep->xfer);
+	if (again && (!req->transfer.lanes || msg->data > req->transfer.next)) {
+		xfer_message_wrong(ep->xfer, msg->type, "not sent by lanes");
+		return;
+	}
+	if (again)
+		rndv_push_anew(req, msg);
 	req->transfer.send.credits += msg->count;
+	req->transfer.since = 0;
 	rndv_push(req);
 }
 
@@ -600,5 +657,7 @@ void rndv_fin(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *m
 		rndv_taken(req, PATH_FAR_NOT);
 	if (!req->transfer.status)
 		req->transfer.status = msg->status;
+	if (req->transfer.in_flight)
+		rndv_send_recall(req);
 	rndv_send_over(req);
 }

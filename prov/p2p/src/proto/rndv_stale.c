@@ -13,10 +13,11 @@
 #include "xfer/wire.h"
 
 /*
- * So many stale pieces of an endpoint are waited for. The core has 1,024 receives, and looks through all that
- * are posted. Who dies, and does not merely pause, never sends them.
+ * So many stale pieces of an endpoint are waited for, and by lanes. The core has 1,024 receives, lanes have twice as many, and
+ * the core looks through all that are posted. Who dies, and does not merely pause, never sends them.
  */
 #define RNDV_STALE_MAX 256
+#define RNDV_STALE_LANES_MAX 1024
 
 /* ---- over a core that stalls ---- */
 
@@ -63,7 +64,7 @@ static void rndv_stale_drop(struct xfer_ctx *ctx)
 	struct xfer_out *stale = (struct xfer_out *) ctx;
 
 	xfer_out_wait(stale, 0);
-	ctx->ep->proto->stale_count -= !stale->cancelled;
+	ctx->ep->proto->stale_count[stale->lane >= 0] -= !stale->cancelled;
 	if (stale->lane >= 0)
 		lanes_leave(ctx->ep, NULL, 1);
 	xfer_ctx_free(ctx);
@@ -84,18 +85,18 @@ static struct xfer_out *rndv_stale_next(struct xfer_ctx *ctx)
 }
 
 /* The oldest one is not waited for any more; the core may still be receiving it */
-static void rndv_stale_give_up(struct xfer_ep *ep)
+static void rndv_stale_give_up(struct xfer_ep *ep, bool by_lane)
 {
 	struct xfer_out *stale, *oldest = NULL;
 
 	for (stale = rndv_stale_next(LIST_FIRST(&ep->live)); stale;
 	     stale = rndv_stale_next(LIST_NEXT(&stale->ctx, live)))
-		oldest = stale->cancelled ? oldest : stale;
+		oldest = stale->cancelled || (stale->lane >= 0) != by_lane ? oldest : stale;
 	if (oldest->ret) {
 		rndv_stale_drop(&oldest->ctx);
 		return;
 	}
-	ep->proto->stale_count--;
+	ep->proto->stale_count[by_lane]--;
 	xfer_out_cancel(oldest);
 }
 
@@ -123,21 +124,22 @@ static void rndv_stale_post(struct xfer_out *stale)
 void rndv_stale_expect(struct xfer_ep *ep, int lane, uint64_t tag)
 {
 	struct xfer_out *stale = ep->closing ? NULL : cell_get(&ep->xfer->cells);
+	const bool by_lane = lane >= 0;
 
 	xfer_assert_locked(ep->xfer);
-	if (!stale)
-		return;
-	if (lane >= 0 && !lanes_keep(ep, NULL, 1)) {
-		cell_put(&ep->xfer->cells, stale);
+	if (!stale) {
+		if (by_lane)
+			lanes_leave(ep, NULL, 1);
 		return;
 	}
-	if (ep->proto->stale_count >= RNDV_STALE_MAX)
-		rndv_stale_give_up(ep);
+	if (ep->proto->stale_count[by_lane] >=
+	    (by_lane ? RNDV_STALE_LANES_MAX : RNDV_STALE_MAX))
+		rndv_stale_give_up(ep, by_lane);
 	xfer_out_init(stale, ep, FI_ADDR_UNSPEC, tag, rndv_stale_received, rndv_stale_drop);
 	stale->lane = lane;
 	stale->recv = stale->aside = true;
 	stale->count = 1;
-	ep->proto->stale_count++;
+	ep->proto->stale_count[by_lane]++;
 	rndv_stale_post(stale);
 }
 
@@ -146,7 +148,7 @@ void rndv_stale_retry(struct xfer_ep *ep)
 	struct xfer_out *stale, *next;
 
 	xfer_assert_locked(ep->xfer);
-	if (!ep->proto->stale_count)
+	if (!ep->proto->stale_count[false])
 		return;
 	for (stale = rndv_stale_next(LIST_FIRST(&ep->live)); stale; stale = next) {
 		next = rndv_stale_next(LIST_NEXT(&stale->ctx, live));

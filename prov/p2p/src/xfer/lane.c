@@ -43,13 +43,8 @@
 /* For how long it sleeps while the core has no room for something, which nothing tells of [ms] */
 #define LANE_FULL 1
 
-/*
- * What has had no room for LANE_DOUBT is tried each LANE_DOUBTFUL only: nobody may be there, and the core tries to
- * connect each time. What nobody waits for is given up after LANE_GIVE_UP. [ms]
- */
-#define LANE_DOUBT 100
-#define LANE_DOUBTFUL 32
-#define LANE_GIVE_UP 30000
+/* What a peer has had no room for, for so long, is given up, and may go another way: nobody may be there [ms] */
+#define LANE_GIVE_UP 250
 
 /**
  * struct lane - one of them.
@@ -60,7 +55,6 @@
  * @cancels:	something is to be taken back
  * @waiting:	what the core has no room for; the thread's alone, as is @posted: what the core has
  * @nap:	for how long to sleep because of that, or -1 [ms]
- * @retry:	when to try again what is doubtful [ms]
  */
 struct lane {
 	struct lanes *lanes;
@@ -77,7 +71,6 @@ struct lane {
 	struct xfer_outs waiting;
 	struct xfer_outs posted;
 	int nap;
-	uint64_t retry;
 };
 
 /**
@@ -197,53 +190,37 @@ static ssize_t lane_give(struct lane *lane, struct xfer_out *out)
 	return core_call(lane->core.ep, &op);
 }
 
-/* Has it waited in vain for so long [ms]? */
-static bool lane_waits(const struct xfer_out *out, uint64_t now, uint64_t for_ms)
-{
-	return !out->recv && out->since && now - out->since >= for_ms;
-}
-
 /* The core has no room for it. True: it is given up */
 static bool lane_refused(struct lane *lane, struct xfer_out *out, uint64_t now)
 {
-	const bool doubtful = lane_waits(out, now, LANE_DOUBT);
-
 	if (!out->since)
 		out->since = now;
-	if (lane->nap < 0 || !doubtful)
-		lane->nap = doubtful ? LANE_DOUBTFUL : LANE_FULL;
-	return out->aside && lane_waits(out, now, LANE_GIVE_UP);
+	lane->nap = LANE_FULL;
+	return !out->recv && now - out->since >= LANE_GIVE_UP;
 }
 
-/*
- * Gives the core what it has room for. Who cannot be reached holds up no others: what goes there is left out most
- * of the time. False: nothing
- */
+/* Gives the core what it has room for. Who cannot be reached holds up no others. False: nothing */
 static bool lane_post(struct lane *lane, struct xfer_outs *ended)
 {
 	const uint64_t now = clock_coarse_ms();
-	const bool all = now >= lane->retry;
 	struct xfer_blocked blocked = {.count = 0};
 	struct xfer_out *out, *next;
 	fi_addr_t reached = FI_ADDR_NOTAVAIL;
-	bool moved = false, deaf = false, due;
+	bool moved = false, deaf = false;
 	ssize_t ret;
 
 	lane->nap = -1;
-	if (all)
-		lane->retry = now + LANE_DOUBTFUL;
 	for (out = TAILQ_FIRST(&lane->waiting); out; out = next) {
 		next = TAILQ_NEXT(out, entry);
 		if (!out->recv && out->addr == reached)
 			out->since = now;
-		due = all || !lane_waits(out, now, LANE_DOUBT);
 		ret = -FI_EAGAIN;
-		if (due && !(out->recv ? deaf : xfer_blocked_has(&blocked, out->addr)))
+		if (!(out->recv ? deaf : xfer_blocked_has(&blocked, out->addr)))
 			ret = lane_give(lane, out);
 		if (ret == -FI_EAGAIN) {
 			if (out->recv)
 				deaf = true;
-			else if (due)
+			else
 				xfer_blocked_add(&blocked, out->addr);
 			if (lane_refused(lane, out, now))
 				lane_end(&lane->waiting, out, FI_ETIMEDOUT, 0, ended);
@@ -263,23 +240,20 @@ static bool lane_post(struct lane *lane, struct xfer_outs *ended)
 	return moved;
 }
 
-/* A receive that takes several tags tells which one it was. */
-static void lane_came(struct xfer_out *out, uint64_t tag)
-{
-	if (out->recv)
-		out->tag = tag;
-}
-
 /* Reads what the core has done. False: nothing */
 static bool lane_read(struct lane *lane, struct xfer_outs *ended)
 {
 	struct fi_cq_tagged_entry entries[LANE_BATCH];
 	struct fi_cq_err_entry error = {.err = 0};
 	ssize_t ret = fi_cq_read(lane->core.cq, entries, LANE_BATCH);
+	struct xfer_out *out;
 
 	for (ssize_t i = 0; i < ret; i++) {
-		lane_came(entries[i].op_context, entries[i].tag);
-		lane_end(&lane->posted, entries[i].op_context, 0, entries[i].len, ended);
+		out = entries[i].op_context;
+		/* one that takes several tags tells which one it was */
+		if (out->recv)
+			out->tag = entries[i].tag;
+		lane_end(&lane->posted, out, 0, entries[i].len, ended);
 	}
 	if (ret == -FI_EAVAIL && fi_cq_readerr(lane->core.cq, &error, 0) == 1) {
 		if (error.op_context)

@@ -72,11 +72,13 @@ enum xfer_state {
  * @in_flight:	parts that the core or a device has now: pieces, copies, the marker
  * @copying:	those of them that a device copies from or to the user's buffer
  * @starved:	since when it wants a slot [ms]; 0: it does not
- * @done_at:	when all of it was here [ms]
+ * @since:	receiving: when all of it was here [ms]; sending by lanes: since when nothing has moved, or its receiver was asked; 0:
+ *		something has moved
  * @status:	the first error
  * @own:		sending: the offer that its announcement has, while it may be taken
  * @reading:	receiving: the copy, if it reads what this process has offered
  * @send.credits: pieces that may begin
+ * @send.checks: so often its receiver was asked what has come, since it said something last
  * @send.wants_fin: the announcement says that a FIN is waited for
  * @send.unmarked: its marker was not sent
  * @send.lost:	its peer is lost: none of its pieces is waited for there
@@ -84,6 +86,8 @@ enum xfer_state {
  * @recv.arrival: what is known of the message
  * @recv.granted: posted pieces that the sender does not know of
  * @recv.far:	whether the offer is taken
+ * @recv.lost:	a lane of it has died: 1 more than the first piece that is to come anew; 0: none
+ * @recv.again:	the sender is to be told so
  * @chain:	requests with a like id (struct xfer.sending)
  */
 struct xfer_transfer {
@@ -99,7 +103,7 @@ struct xfer_transfer {
 	unsigned int in_flight;
 	unsigned int copying;
 	uint32_t starved;
-	uint64_t done_at;
+	uint64_t since;
 	int status;
 	union {
 		struct ipc_own own;
@@ -108,6 +112,7 @@ struct xfer_transfer {
 	union {
 		struct {
 			uint64_t credits;
+			uint8_t checks;
 			bool wants_fin;
 			bool unmarked;
 			bool lost;
@@ -115,8 +120,10 @@ struct xfer_transfer {
 		} send;
 		struct {
 			struct xfer_arrival *arrival;
-			unsigned int granted;
-			enum path_far far;
+			uint32_t lost;
+			uint16_t granted;
+			enum path_far far : 8;
+			bool again;
 		} recv;
 	};
 	LIST_ENTRY(xfer_req) chain;

@@ -22,7 +22,7 @@
  * how often to look after peers that have fallen silent otherwise [ms].
  */
 #define WAIT_BLIND 1
-#define WAIT_WATCH 100
+#define WAIT_WATCH 25
 
 /*
  * Where the core has nothing to sleep on: how often to look again at once, and then how

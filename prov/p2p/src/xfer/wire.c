@@ -358,6 +358,8 @@ static const char *wire_check(const struct wire_msg *msg)
 			return "a request for too many pieces";
 		return NULL;
 	case WIRE_CREDIT:
+		if (msg->flags & ~WIRE_AGAIN)
+			return "a credit with unknown flags";
 		return msg->count ? NULL : "a credit of nothing";
 	case WIRE_PROBE:
 		return msg->flags & ~(WIRE_ASKS | WIRE_COUNTS_FRONT | WIRE_COUNTS_SIDE)

@@ -131,6 +131,9 @@ enum wire_type {
 /* ABORT flag: the marker of what was announced was not sent */
 #define WIRE_UNMARKED (1u << 0)
 
+/* CREDIT flag: a lane has died. All from piece @data on is to come anew, by no lane, under the number @transfer */
+#define WIRE_AGAIN (1u << 0)
+
 /* CTS flag: the message is to be sent as if there were no announcements */
 #define WIRE_PLAIN (1u << 0)
 

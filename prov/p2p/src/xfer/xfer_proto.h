@@ -30,6 +30,8 @@
  * @unheard:	a control message has come that bears a token which is not good any more; or, if @token is NULL,
  *		that was never given to anybody, as far as is known, or is of another version of ours: its type and id are
  *		known
+ * @cut:	what a peer has sent by lanes and is not here is lost: all of it; or, of message @id, if a piece before @next is
+ *		not here by that @lane
  * @lost:	a peer is lost (loss.h): ends with @status what is under way with it
  * @drop:	forgets a request whose endpoint closes
  * @cq_drop:	forgets what would be reported in a queue that closes
@@ -52,6 +54,7 @@ struct xfer_proto {
 	void (*unsent)(struct xfer_ep *ep, fi_addr_t addr, int status);
 	void (*unheard)(struct xfer_ep *ep, const struct xfer_token *token,
 			const struct wire_msg *msg);
+	void (*cut)(struct xfer_peer *peer, uint64_t id, unsigned int lane, uint64_t next);
 	void (*lost)(struct xfer_peer *peer, int status);
 	void (*drop)(struct xfer_req *req);
 	void (*cq_drop)(struct xfer_cq *cq);
