@@ -249,11 +249,26 @@ static int scene_atomics(struct xpu_side *side, unsigned int threads)
 	return await_word(side, &side->in, BLOCKS * COUNT);
 }
 
+/* The signal behind a put that is refused does not come. */
+static int scene_half(struct xpu_side *side, unsigned int threads)
+{
+	uint64_t word = 1;
+
+	FT_TRY(scene_begin(side, 1, 16));
+	side->args.blocks = 1;
+	FT_TRY(xpu_side_run(side, XPU_HALF, threads, NULL));
+	FT_TRY(ft_meet_all(side->proc));
+	FT_TRY(side->signal.ops->from(&word, side->signal.addr, sizeof(word)));
+	FT_CHECK(!word, "signalled, and its put was refused");
+	return ft_meet_all(side->proc);
+}
+
 static int scene_errors(struct xpu_side *side, unsigned int threads)
 {
 	/* with host memory a core may end the connection */
 	const enum xpu_kernel last = side->device < 0 ? XPU_NOBODY : XPU_WRONG;
 
+	FT_TRY(scene_half(side, threads));
 	for (int kernel = XPU_NOBODY; kernel >= (int) last; kernel--) {
 		FT_TRY(scene_begin(side, 1, 16));
 		side->args.blocks = 1;

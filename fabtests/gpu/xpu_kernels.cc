@@ -251,6 +251,30 @@ __device__ static void xpu_wrong(struct xpu_args &args)
 		gpu_spin();
 }
 
+/* Where memory is mapped, both fail at once. Else each leaves an error entry. */
+__device__ static void xpu_half(struct xpu_args &args)
+{
+	struct fi_cq_err_entry error = {};
+	int ret;
+
+	XPU_RETRY(ret, fi_p2p_xpu_put_signal(&args.ep, args.target, 1ULL << 40, 0, 8,
+					     args.signal_target, 0, 1, 0, args.scope));
+	if (ret) {
+		if (ret != -FI_EINVAL)
+			XPU_FAIL(args, -ret);
+		return;
+	}
+	while (fi_p2p_xpu_cntr_readerr(&args.tx, args.scope) < 2)
+		gpu_spin();
+	for (int i = 0; i < 2; i++) {
+		while (fi_p2p_xpu_cq_readerr(&args.cq, &error, 0, args.scope) != 1)
+			gpu_spin();
+	}
+	XPU_RETRY(ret, fi_p2p_xpu_cntr_seterr(&args.tx, 0, args.scope));
+	while (fi_p2p_xpu_cntr_readerr(&args.tx, args.scope))
+		gpu_spin();
+}
+
 __device__ static void xpu_count(struct xpu_args &args)
 {
 	uint64_t value = fi_p2p_xpu_cntr_read(&args.rx, args.scope);
@@ -523,6 +547,9 @@ __global__ static void __launch_bounds__(XPU_THREADS_MAX) xpu_run(struct xpu_arg
 	case XPU_ADD:
 	case XPU_FETCH:
 		xpu_add(args);
+		break;
+	case XPU_HALF:
+		xpu_half(args);
 		break;
 	case XPU_WRONG:
 	case XPU_NOBODY:

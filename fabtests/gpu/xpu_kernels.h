@@ -29,6 +29,7 @@ enum xpu_kernel {
 	XPU_FETCH,  /* the same, and fetches what was there */
 	XPU_WRONG,  /* a write with a wrong key: what fails is told */
 	XPU_NOBODY, /* a put to a target that there is not */
+	XPU_HALF,   /* a put that is refused, with a signal behind it: both fail */
 	XPU_PASS, /* puts to a silent peer, and a signal behind them; then puts and signals to the peer */
 	XPU_WAIT,  /* waits for what never comes, until the counter is no longer exported */
 	XPU_COUNT, /* changes a counter by its own ring */

@@ -181,8 +181,6 @@ FI_P2P_XPU_FUNC void fi_p2p_xpu_mapped_count(struct fi_p2p_xpu_open open, uint64
 							 (uint64_t) target
 								 << FI_P2P_XPU_TARGET_SHIFT};
 
-	/* not before the copy */
-	__asm__ __volatile__("" ::: "memory");
 	fi_p2p_xpu_open_put(open, position, done);
 }
 
@@ -192,9 +190,12 @@ FI_P2P_XPU_FUNC void fi_p2p_xpu_mapped_put(const struct fi_p2p_xpu_mapped *mappe
 {
 	const struct fi_p2p_xpu_part part = fi_p2p_xpu_part_of(scope);
 
+	/* words of other types than the caller's: not before its stores, and not behind what follows */
+	__asm__ __volatile__("" ::: "memory");
 	if (part.index < part.count)
 		fi_p2p_xpu_copy(mapped->to + op->offset, mapped->from + op->value, op->len,
 				part);
+	__asm__ __volatile__("" ::: "memory");
 }
 
 /* One thread calls it, after all of its scope have copied. */

@@ -102,7 +102,7 @@ static bool xpu_ring_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct
 	ret = xpu_op_patience(patience, xpu_ep_peer(ep, op), xpu_op_post(ep, ring, op));
 	if (ret == -FI_EAGAIN)
 		return false;
-	if (ret && op->kind == FI_P2P_XPU_KIND_PUT)
+	if (ret && (op->kind == FI_P2P_XPU_KIND_PUT || op->kind == FI_P2P_XPU_KIND_NONE))
 		xpu_put_failed(ep, ring, op);
 	return !ret || xpu_op_fail(ep->ep, op, ret);
 }

@@ -159,10 +159,14 @@ static bool xpu_signal_lies(struct xpu_ep *ep, const struct xpu_ring *ring,
 
 void xpu_put_failed(struct xpu_ep *ep, const struct xpu_ring *ring, const struct ring_op *op)
 {
-	struct xpu_peer *peer = xpu_peer_of(ep, op->target);
+	const struct xpu_peer *peer =
+		op->kind == FI_P2P_XPU_KIND_PUT ? xpu_peer_of(ep, op->target) : NULL;
 
-	if (peer)
-		xpu_failed_set(peer, xpu_ring_number(ep, ring), true);
+	/* if it is not known whose it was, it may be any peer's */
+	for (unsigned int i = 0; i < ep->peer_count; i++) {
+		if (!peer || peer == &ep->peers[i])
+			xpu_failed_set(&ep->peers[i], xpu_ring_number(ep, ring), true);
+	}
 }
 
 /* One more is under way (@change is 1), or one less */
