@@ -331,14 +331,15 @@ static int board_far_ask(uint64_t owner, uint64_t process)
 /* Nobody asks a process for its board that can see its id */
 static bool board_far_ended(const struct board_far *far)
 {
-	int fd;
+	const struct ipc_place nothing = {0};
+	int conn;
 
 	if (far->here)
 		return process_ended((pid_t) (far->place >> 32));
-	fd = board_far_ask(far->owner, far->process);
-	if (fd >= 0)
-		close(fd);
-	return fd < 0 && fd != -FI_EAGAIN;
+	conn = ipc_share_look(far->process, &nothing, 0);
+	if (conn >= 0)
+		close(conn);
+	return conn == -ECONNREFUSED;
 }
 
 /* Is there room for one more board? If there is none, unmaps the boards whose owners are gone. */

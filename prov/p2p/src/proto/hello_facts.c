@@ -41,12 +41,12 @@ bool hello_doubts(const struct xfer_peer *peer)
 
 void hello_offered(struct xfer_peer *peer, size_t len, enum path_far far, bool plain)
 {
-	const bool refuses = far == PATH_FAR_HOST || far == PATH_FAR_WISH ||
-			     far == PATH_FAR_USER || far == PATH_FAR_SPACES;
+	const bool refuses =
+		far == PATH_FAR_HOST || far == PATH_FAR_WISH || far == PATH_FAR_USER;
 
 	xfer_assert_locked(peer->ep->xfer);
 	/* its driver may open other memory, or the same one later */
-	if (far == PATH_FAR_CLOSED || far == PATH_FAR_NET || far == PATH_FAR_NUMBER)
+	if (far == PATH_FAR_CLOSED || far == PATH_FAR_SPACES)
 		retry_failed(&peer->offers);
 	peer->facts = (peer->facts & ~HELLO_DECLINED) |
 		      (plain || far != PATH_FAR_NOT ? HELLO_DECLINED : 0);
@@ -139,9 +139,10 @@ void hello_facts_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)
 	life->answers = 0;
 	life->port = msg->port;
 	named = !peer->ep->names->lookup(peer->ep, peer->addr, name, &len);
-	life->keepalive = keepalive_open(peer->ep->front->proto->keepalive, msg->process,
-					 named ? msg->port : 0, name, P2P_MIN(len, sizeof name),
-					 near, near && msg->data == ipc->spaces.pid);
+	life->keepalive =
+		keepalive_open(peer->ep->front->proto->keepalive, msg->process,
+			       named ? msg->port : 0, name, P2P_MIN(len, sizeof name), near,
+			       near && ipc->spaces.pid && msg->data == ipc->spaces.pid);
 	keepalive_ask(life->keepalive);
 }
 
