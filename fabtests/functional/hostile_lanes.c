@@ -15,6 +15,9 @@
 
 #define FORGED 16 /* pieces */
 
+/* The first message of lane 0 in the first turn */
+#define FIRST_TURN ((uint64_t) LANES_MAX)
+
 /* The number of lanes in a CTS */
 #define IN_CTS(count) ((uint32_t) (count) << WIRE_CTS_LANES_SHIFT)
 
@@ -225,7 +228,7 @@ static int lanes_agree(struct side *s)
 	FT_TRY(lanes_asked(s, &by));
 	HOSTILE_UNTIL(s, s->lanes.count);
 	for (unsigned int i = 0; i < s->lanes.count; i++)
-		FT_TRY(by_lane(s, i, s->lanes.number, i, 0));
+		FT_TRY(by_lane(s, i, s->lanes.number, FIRST_TURN + i, 0));
 	while (by != s->lanes.count)
 		FT_TRY(lanes_asked(s, &by));
 	return 0;

@@ -61,11 +61,13 @@ static void rndv_aborted(struct xfer_ep *ep, const struct wire_msg *msg)
 		return;
 	}
 	arrival->status = msg->status;
-	arrival->begun = msg->count;
+	/* of pieces that were asked for anew, and of which it does not know, none comes */
+	arrival->begun =
+		arrival->req && arrival->req->transfer.number != msg->transfer ? 0 : msg->count;
 	if (arrival->held)
 		rndv_divert_fail(arrival);
 	else if (arrival->req && xfer_req_fits(arrival->req, msg->type))
-		rndv_recv_stop(arrival->req, msg->status, false, msg->count);
+		rndv_recv_stop(arrival->req, msg->status, false, arrival->begun);
 	else if (msg->flags & WIRE_UNMARKED)
 		rndv_arrival_orphan(arrival, ep->xfer);
 }

@@ -134,8 +134,13 @@ static void rndv_lane_first_heard(struct xfer_ctx *ctx, const struct core_comp *
 	if (comp->err) {
 		lanes_leave(ctx->ep, NULL, 1);
 		xfer_ctx_free(ctx);
-		if (lanes && comp->err != FI_ECANCELED)
+		if (lanes && comp->err != FI_ECANCELED) {
+			struct xfer *xfer = peer->ep->xfer;
+
+			/* questions are not heard any more */
 			rndv_lanes_refused(peer);
+			XFER_PROTO_EACH(xfer, cut, peer, 0, 0, 0);
+		}
 		return;
 	}
 	if (lanes && low % LANES_MAX == lane &&
@@ -315,6 +320,7 @@ static void rndv_lanes_say(struct xfer_peer *peer, unsigned int count)
 	};
 
 	peer->lanes->told = count;
+	peer->lanes->over = !count && peer->lanes->over;
 	ctrl_owed(peer, ctrl_tell(peer, &msg));
 }
 
@@ -379,12 +385,13 @@ void rndv_lanes_adapt(struct xfer_req *req)
 void rndv_lanes_failed(struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	if (!peer->lanes || !peer->lanes->told)
+	if (!peer->lanes || peer->lanes->over)
 		return;
 	P2P_WARN("a lane has failed: long messages to that peer travel over one connection for "
 		 "a while\n");
 	retry_failed(&peer->lanes->failed);
 	peer->lanes->turn++;
+	peer->lanes->over = true;
 	rndv_lanes_say(peer, 0);
 }
 
@@ -393,7 +400,7 @@ void rndv_lanes_check(struct xfer_req *req)
 	const struct rndv_lane_first *last = rndv_lane_first_next(req->peer, NULL);
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (!req->peer->lanes || !req->peer->lanes->told)
+	if (!req->peer->lanes || req->peer->lanes->over)
 		return;
 	if (last && clock_coarse_ms() - last->since >= RNDV_LANES_LATE) {
 		rndv_lanes_failed(req->peer);
@@ -457,6 +464,7 @@ static void rndv_lanes_offered(struct xfer_peer *peer, const struct wire_msg *ms
 	}
 	lanes->theirs = msg->transfer;
 	lanes->turn = 1;
+	lanes->over = !lanes->out;
 	/* as it thinks as long as it hears nothing else */
 	lanes->told = msg->count;
 	rndv_lanes_tell(peer, rndv_lanes_try(peer) ? lanes->out : 0);

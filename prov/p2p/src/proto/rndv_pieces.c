@@ -119,7 +119,7 @@ static bool rndv_piece_stage(struct rndv_piece *piece, enum stage_use use)
 		piece->host_desc = piece->slot->desc;
 		return true;
 	}
-	if (!req->transfer.in_flight && req->peer)
+	if (req->peer && (!req->transfer.in_flight || (!req->recv && req->transfer.send.anew)))
 		piece->reserve = rndv_spare(req, piece->len);
 	if (!piece->reserve)
 		return false;
@@ -228,7 +228,7 @@ void rndv_report_early(struct xfer_req *req)
 	    req->transfer.copying)
 		return;
 	/* the marker has no bytes */
-	if ((req->mem.ops && !req->direct) || (!req->recv && !req->transfer.next))
+	if ((req->mem.ops && !req->direct) || (!req->recv && !req->transfer.pieces))
 		xfer_req_report_early(req, -req->transfer.status);
 }
 
@@ -242,6 +242,7 @@ void rndv_abort_send(struct xfer_req *req)
 		.status = req->transfer.status,
 		.to_sender = req->recv,
 		.count = req->recv ? 0 : (uint32_t) req->transfer.next,
+		.transfer = req->recv ? 0 : req->transfer.number,
 		.flags = unmarked ? WIRE_UNMARKED : 0,
 		/* that ends what was announced, so it must not overtake it */
 		.front = unmarked,

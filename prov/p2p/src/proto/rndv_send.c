@@ -97,8 +97,11 @@ static void rndv_send_over(struct xfer_req *req)
 
 void rndv_send_fail(struct xfer_req *req, int status, bool tell)
 {
+	/* once its FIN is here, nothing can fail */
+	const bool has_ended = req->state == XFER_ENDING && req->transfer.send.wants_fin;
+
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (req->transfer.status) {
+	if (req->transfer.status || has_ended) {
 		rndv_send_check(req);
 		return;
 	}
@@ -472,7 +475,10 @@ static void rndv_push_check(struct xfer_req *req)
 		return;
 	req->transfer.since = now;
 	*checks = since ? P2P_MIN(*checks + 1, RNDV_QUIET_DOUBLES) : 0;
-	if (since)
+	/* a connection may take all, and bring nothing */
+	if (since && *checks == RNDV_QUIET_DOUBLES)
+		rndv_lanes_failed(req->peer);
+	else if (since)
 		rndv_lanes_check(req);
 }
 
@@ -487,7 +493,7 @@ void rndv_push(struct xfer_req *req)
 	       req->transfer.in_flight < RNDV_SEND_MAX && !rndv_all_begun(req)) {
 		piece = rndv_piece_new(req, STAGE_PIECE_OUT, rndv_piece_sent);
 		if (!piece)
-			return;
+			break;
 		rndv_lanes_take(piece);
 		rndv_piece_begun(piece);
 		req->transfer.send.credits--;
@@ -610,6 +616,7 @@ static void rndv_push_anew(struct xfer_req *req, const struct wire_msg *msg)
 	rndv_lanes_failed(req->peer);
 	rndv_send_recall(req);
 	req->transfer.lanes = 0;
+	req->transfer.send.anew = true;
 	req->transfer.number = msg->transfer;
 	req->transfer.next = msg->data;
 	req->transfer.send.credits = 0;

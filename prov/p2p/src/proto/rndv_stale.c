@@ -17,7 +17,7 @@
  * the core looks through all that are posted. Who dies, and does not merely pause, never sends them.
  */
 #define RNDV_STALE_MAX 256
-#define RNDV_STALE_LANES_MAX 1024
+#define RNDV_STALE_LANES_MAX 512
 
 /* ---- over a core that stalls ---- */
 
@@ -148,7 +148,7 @@ void rndv_stale_retry(struct xfer_ep *ep)
 	struct xfer_out *stale, *next;
 
 	xfer_assert_locked(ep->xfer);
-	if (!ep->proto->stale_count[false])
+	if (!ep->proto->stale_count[false] && !ep->proto->stale_count[true])
 		return;
 	for (stale = rndv_stale_next(LIST_FIRST(&ep->live)); stale; stale = next) {
 		next = rndv_stale_next(LIST_NEXT(&stale->ctx, live));

@@ -43,8 +43,12 @@
 /* For how long it sleeps while the core has no room for something, which nothing tells of [ms] */
 #define LANE_FULL 1
 
-/* What a peer has had no room for, for so long, is given up, and may go another way: nobody may be there [ms] */
+/*
+ * What a peer has had no room for, for so long, is given up, and may go another way: nobody may be there. What no message
+ * waits for has longer, as a busy machine takes its time to connect. [ms]
+ */
 #define LANE_GIVE_UP 250
+#define LANE_GIVE_UP_ASIDE 5000
 
 /**
  * struct lane - one of them.
@@ -196,7 +200,8 @@ static bool lane_refused(struct lane *lane, struct xfer_out *out, uint64_t now)
 	if (!out->since)
 		out->since = now;
 	lane->nap = LANE_FULL;
-	return !out->recv && now - out->since >= LANE_GIVE_UP;
+	return !out->recv &&
+	       now - out->since >= (out->aside ? LANE_GIVE_UP_ASIDE : LANE_GIVE_UP);
 }
 
 /* Gives the core what it has room for. Who cannot be reached holds up no others. False: nothing */

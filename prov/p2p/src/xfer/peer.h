@@ -110,7 +110,7 @@ struct xfer_life {
  * @out:	so many of its we know, by their addresses @to. It has offered them by its number @theirs
  * @taken:	when an offer was taken last: the next one is not taken at once
  * @told:	so many of those we use, as it knows
- * @turn:	how often we have begun to use them anew
+ * @turn:	how often we have begun to use them anew; @over: its end was said, or there are none
  * @failed:	one of those has failed: when they may be tried again
  * @held:	receives of lanes that are kept for it (lanes_keep())
  * @whole:	it wants messages from host memory whole
@@ -119,6 +119,7 @@ struct xfer_life {
 struct xfer_peer_lanes {
 	bool offered;
 	bool whole;
+	bool over;
 	uint64_t hinted;
 	struct retry offers;
 	struct retry taken;

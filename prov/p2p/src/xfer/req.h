@@ -79,6 +79,7 @@ enum xfer_state {
  * @reading:	receiving: the copy, if it reads what this process has offered
  * @send.credits: pieces that may begin
  * @send.checks: so often its receiver was asked what has come, since it said something last
+ * @send.anew:	its receiver has asked for pieces once more: a lane may keep the memory of others
  * @send.wants_fin: the announcement says that a FIN is waited for
  * @send.unmarked: its marker was not sent
  * @send.lost:	its peer is lost: none of its pieces is waited for there
@@ -113,6 +114,7 @@ struct xfer_transfer {
 		struct {
 			uint64_t credits;
 			uint8_t checks;
+			bool anew;
 			bool wants_fin;
 			bool unmarked;
 			bool lost;
