@@ -240,9 +240,8 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_way_post_op(struct fi_p2p_xpu_way way, const uint
 	struct fi_p2p_xpu_parts *parts;
 	struct fi_p2p_xpu_word2 trigger;
 	uint64_t position = 0, mark;
-	int ret;
+	const int ret = fi_p2p_xpu_way_take(way, &open, 1, &position);
 
-	ret = fi_p2p_xpu_way_take(way, &open, 1, &position);
 	if (ret)
 		return ret;
 	parts = &way.ring->parts[(uint32_t) position & (open.size - 1)];

@@ -297,6 +297,12 @@ int ipc_read(struct ipc_reading *reading, uint64_t number, struct dev_queue *que
 	     int (*start)(void *arg), void *arg);
 void ipc_read_end(struct ipc_reading *reading);
 
+/* Has a process of this host, whose PID namespace is @pid, the same id here as for itself? Not if that is not known */
+static inline bool ipc_shares_ids(const struct ipc *ipc, uint32_t pid)
+{
+	return pid && pid == ipc->spaces.pid;
+}
+
 /* Does the offer come from a process of this user, on this host? */
 static inline bool ipc_near(const struct ipc *ipc, const struct ipc_offer *offer)
 {

@@ -142,7 +142,7 @@ void hello_facts_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)
 	life->keepalive =
 		keepalive_open(peer->ep->front->proto->keepalive, msg->process,
 			       named ? msg->port : 0, name, P2P_MIN(len, sizeof name), near,
-			       near && ipc->spaces.pid && msg->data == ipc->spaces.pid);
+			       near && ipc_shares_ids(ipc, (uint32_t) msg->data));
 	keepalive_ask(life->keepalive);
 }
 

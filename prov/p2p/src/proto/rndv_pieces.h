@@ -65,8 +65,8 @@ int rndv_piece_copy(struct rndv_piece *piece, enum copy_dir dir,
 bool rndv_copied(struct xfer_req *req);
 
 /*
- * Reports a request that has failed, or that its receiver has had all of, when no copy of its user's buffer is in flight any more. But a core may
- * keep what goes to a dead peer for ever. If nothing of that is the user's memory, the user is told now.
+ * Reports a request that has failed, or whose receiver has had all of it, though the core may keep what goes to a dead peer for
+ * ever. Not while a copy of the user's buffer is in flight, nor if the core has the user's memory.
  */
 void rndv_report_early(struct xfer_req *req);
 

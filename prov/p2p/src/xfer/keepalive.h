@@ -44,8 +44,8 @@ struct keepalive;
 
 /*
  * @process answers at @port for the endpoint whose address is @name; an IP address tells the host. @near: it is on this
- * one; @here: in this PID namespace, too. It is asked from @ear, which is closed after it. Without @ear, @port or an address it is not. NULL: no memory.
- * Threads: any
+ * one; @here: in this PID namespace, too. It is asked from @ear, which is closed after it. Without @ear, @port or an address
+ * nobody asks it. NULL: no memory. Threads: any
  */
 struct keepalive *keepalive_open(const struct keepalive_ear *ear, uint64_t process,
 				 uint16_t port, const void *name, size_t len, bool near,

@@ -46,7 +46,7 @@ int note_board(const struct xfer_peer *peer, uint64_t owner, uint64_t place)
 
 	xfer_assert_locked(xfer);
 	return board_far_open(&xfer->notes.boards, owner, place, peer->process,
-			      xfer->ipc.spaces.pid && peer->spaces.pid == xfer->ipc.spaces.pid);
+			      ipc_shares_ids(&xfer->ipc, peer->spaces.pid));
 }
 
 /* Whose token it is, among the domain's endpoints; any, if it is nobody's */

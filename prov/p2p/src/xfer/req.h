@@ -72,8 +72,8 @@ enum xfer_state {
  * @in_flight:	parts that the core or a device has now: pieces, copies, the marker
  * @copying:	those of them that a device copies from or to the user's buffer
  * @starved:	since when it wants a slot [ms]; 0: it does not
- * @since:	receiving: when all of it was here [ms]; sending by lanes: since when nothing has moved, or its receiver was asked; 0:
- *		something has moved
+ * @since:	receiving: when all of it was here [ms]; sending by lanes: since when nothing has moved, or when its receiver was
+ *		asked; 0: something has moved
  * @status:	the first error
  * @own:		sending: the offer that its announcement has, while it may be taken
  * @reading:	receiving: the copy, if it reads what this process has offered

@@ -158,8 +158,8 @@ enum wire_type {
  * @name:	HELLO: the sender's endpoint. It has @name_len bytes; decoded, it lies in the buffer
  * @payload:	WRITE, ATOMIC, FIN (what was read), HELLO, LANES: @payload_len bytes; decoded, it lies in the buffer
  * @size:	decoded: the message's own length; the next one begins behind it
- * @among:	not sent: more of its kind are likely to follow. While the core has yet to send an earlier message they go together,
- *		at the end of the next pass through progress or when they are many. One alone goes at once
+ * @among:	not sent: more of its kind are likely to follow. While the core has yet to send an earlier message they go
+ *		together, at the end of the next pass through progress or when they are many. One alone goes at once
  * @old:	not sent: it is of version 7, whose head has no @token. Decoded, it has no more than @type, @id, and @name if
  *		it asks for something
  * @peer:	not sent: who has sent it, as its token tells; NULL: somebody who has not been greeted
