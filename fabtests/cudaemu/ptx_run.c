@@ -13,7 +13,9 @@ struct ptx_thread {
 	bool any;
 };
 
-static uint64_t ptx_value(const struct ptx_thread *thread, const struct ptx_operand *operand)
+/* Inlined, as each instruction asks three times */
+static inline __attribute__((always_inline)) uint64_t
+ptx_value(const struct ptx_thread *thread, const struct ptx_operand *operand)
 {
 	switch (operand->kind) {
 	case PTX_REGISTER:

@@ -16,9 +16,8 @@
 
 /**
  * struct twin - what a call works on.
- * @in, @out:	memory of the kind at hand
- * @n, @type:	elements for each rank
- * @bytes:	from one rank's to the next one's
+ * @in, @out:	memory of the kind at hand; @n, @type: elements for each rank
+ * @bytes, @room: from one rank's to the next one's; all that calls may touch of @in, and of @out
  * @later:	the form that does not block
  * @comm:	the world, or a part of it
  */
@@ -26,7 +25,7 @@ struct twin {
 	char *in, *out;
 	int n, rank, ranks, next, last;
 	MPI_Datatype type;
-	size_t bytes;
+	size_t bytes, room;
 	bool later;
 	MPI_Comm comm;
 	char *file;
@@ -98,11 +97,11 @@ static void do_rsend(struct twin *t)
 
 static void do_bsend(struct twin *t)
 {
-	void *buffer = t->out + ROOM / 2;
+	void *buffer = t->out + t->room / 2;
 	MPI_Request request = expect(t);
 	int size;
 
-	MPI_Buffer_attach(buffer, ROOM / 4);
+	MPI_Buffer_attach(buffer, (int) t->room / 4);
 	DO(t, Bsend, Ibsend, t->in, t->n, t->type, t->next, TAG, t->comm);
 	MPI_Wait(&request, MPI_STATUS_IGNORE);
 	MPI_Buffer_detach(&buffer, &size);
@@ -673,12 +672,12 @@ static int once(struct mpi_run *run, const struct call *call, struct twin *t, si
 {
 	struct ft_buf *buf = &run->pool[kind].buf;
 
-	fill(result, 2 * ROOM, (uint64_t) t->rank + 1);
-	FT_TRY(buf->ops->to(buf->addr, result, 2 * ROOM));
+	fill(result, 2 * t->room, (uint64_t) t->rank + 1);
+	FT_TRY(buf->ops->to(buf->addr, result, 2 * t->room));
 	t->in = buf->addr + shift;
-	t->out = buf->addr + ROOM + shift;
+	t->out = buf->addr + t->room + shift;
 	call->run(t);
-	return buf->ops->from(result, buf->addr, 2 * ROOM);
+	return buf->ops->from(result, buf->addr, 2 * t->room);
 }
 
 static int twice(struct mpi_run *run, const struct call *call, struct twin *t, const char *type,
@@ -691,11 +690,11 @@ static int twice(struct mpi_run *run, const struct call *call, struct twin *t, c
 	FT_TRY(once(run, call, t, 0, shift, expected));
 	for (size_t kind = 1; kind < run->kinds; kind++) {
 		FT_TRY(once(run, call, t, kind, shift, found));
-		for (size_t i = 0; i < 2 * ROOM; i++)
+		for (size_t i = 0; i < 2 * t->room; i++)
 			FT_CHECK(found[i] == expected[i],
 				 "%s, %d elements of %s%s: byte %zu of %s is %d, not %d",
-				 call->name, t->n, type, t->later ? ", later" : "", i % ROOM,
-				 i < ROOM ? "what is read" : "what is written", found[i],
+				 call->name, t->n, type, t->later ? ", later" : "", i % t->room,
+				 i < t->room ? "what is read" : "what is written", found[i],
 				 expected[i]);
 	}
 	return 0;
@@ -778,6 +777,7 @@ static int run_all(struct mpi_run *run)
 		t.type = kind->type;
 		MPI_Type_get_extent(t.type, &low, &extent);
 		t.bytes = (size_t) t.n * (size_t) extent;
+		t.room = FT_MIN(2 * (size_t) (t.ranks + 1) * t.bytes + 16384, ROOM);
 		FT_TRY(twice(run, call, &t, kind->name, 4 * (i % 16)));
 	}
 	if (run->rank == 0)
