@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
-"""Checks and times NCCL's operations between ranks with a GPU each: contrib/bench-nccl runs it.
+"""Checks and times NCCL's operations between ranks with a GPU each, or a share: contrib/bench-nccl runs it.
 
 Prints `LABEL OPERATION SIZE MICROSECONDS`. SIZE: bytes that go to each other rank; of an all_reduce the buffer's.
 A sendrecv goes round a ring, and a send from each even rank to the next one. MICROSECONDS: of one operation of the
@@ -129,10 +129,12 @@ def run_rank(rank, options, port, told):
     try:
         if options.cpus:
             os.sched_setaffinity(0, processors(options.cpus.split(',')[rank]))
+        # NCCL refuses two ranks of one host that share a GPU
+        os.environ['NCCL_HOSTID'] = f'rank {rank}'
         import torch
         import torch.distributed as dist
-        device = torch.device('cuda', rank)
-        torch.cuda.set_device(rank)
+        device = torch.device('cuda', rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
         # copies behind the default stream would keep those of the provider back: docs/limits.md
         torch.cuda.set_stream(torch.cuda.Stream())
         dist.init_process_group('nccl', init_method=f'tcp://127.0.0.1:{port}', world_size=options.ranks,
