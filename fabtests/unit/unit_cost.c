@@ -50,7 +50,9 @@ static void test_lengths(void **state)
 	assert_int_equal(cost_piece_min(), 256 * KIB);
 	assert_int_equal(cost_lanes_min(false), 96 * KIB);
 	assert_int_equal(cost_lanes_min(true), 192 * KIB);
-	assert_int_equal(cost_lanes_alone(), 512 * KIB);
+	assert_int_equal(cost_lanes_alone(), 128 * KIB);
+	assert_int_equal(cost_lanes_piece(true), 64 * KIB);
+	assert_int_equal(cost_lanes_piece(false), 128 * KIB);
 }
 
 /* At each length the way that is taken is the cheaper one, where there are figures */
@@ -65,11 +67,11 @@ static void test_cheaper(void **state)
 	for (size_t len = cost_lanes_min(false); len <= 256 * KIB; len += KIB)
 		assert_true(time_of(&table[COST_LANES], len) <
 			    time_of(&table[COST_WHOLE], len));
-	for (size_t len = 256 * KIB; len <= cost_lanes_alone(); len += KIB)
+	for (size_t len = KIB; len <= cost_lanes_alone(); len += KIB)
 		assert_true(time_of(&table[COST_ALONE], len) <
 			    time_of(&table[COST_LANES_ALONE], len));
-	assert_true(time_of(&table[COST_ALONE], KIB * KIB) >
-		    time_of(&table[COST_LANES_ALONE], KIB * KIB));
+	assert_true(time_of(&table[COST_ALONE], 256 * KIB) >
+		    time_of(&table[COST_LANES_ALONE], 256 * KIB));
 }
 
 /* What a message alone takes for its copies and pieces */

@@ -62,8 +62,8 @@ static const struct cost cost_table[COST_WAYS] = {
 	[COST_LANES] = {17800, 70},
 	[COST_LANES_DEAR] = {18600, 57, .least = 128 << 10},
 	/* the same with no other message under way */
-	[COST_ALONE] = {47300, 229},
-	[COST_LANES_ALONE] = {153000, 82},
+	[COST_ALONE] = {65000, 242},
+	[COST_LANES_ALONE] = {85700, 115},
 	/* copied from device to device, over tcp and over shm */
 	[COST_ACROSS] = {21300, 3},
 	[COST_ACROSS_NEAR] = {9000, 3},
@@ -130,13 +130,19 @@ static inline size_t cost_lanes_min(bool dear)
 	return (size_t) 3 << (62 - __builtin_clzll(len));
 }
 
+/* Returns the least length of a lane's piece. Where lanes have nothing else to do, they share shorter ones. */
+static inline size_t cost_lanes_piece(bool alone)
+{
+	return cost_table[COST_PARTS].most / (alone ? 2 : 1);
+}
+
 /* A message alone that is no longer goes by one connection. Lanes share whole pieces. */
 static inline size_t cost_lanes_alone(void)
 {
 	const size_t len =
 		cost_crossing(&cost_table[COST_ALONE], &cost_table[COST_LANES_ALONE]);
 
-	return len - len % cost_piece_min();
+	return len - len % cost_lanes_piece(true);
 }
 
 #endif /* P2P_COST_H */

@@ -56,18 +56,21 @@ static uint32_t rndv_chunk(const struct xfer *xfer, uint64_t len, size_t most)
 	return (uint32_t) (rndv_alone(xfer) ? cost_piece(len, most) : most);
 }
 
-/* Divides a message into pieces; if it has lanes, each gets two, as long as those are not too short. */
+/* Pieces of lanes are a multiple of it, as copies of odd lengths are slow */
+#define RNDV_PART 4096
+
+/* Divides a message into pieces; if it has lanes, each gets one, unless that is too short. */
 static void rndv_divide(struct xfer_req *req)
 {
 	struct xfer_transfer *transfer = &req->transfer;
-	const uint64_t least = P2P_MIN(transfer->chunk, cost_piece_min());
+	const bool alone = rndv_alone(req->ctx.ep->xfer);
+	const uint64_t least = P2P_MIN(transfer->chunk, cost_lanes_piece(alone));
 	uint64_t part;
 
-	transfer->lanes = rndv_lanes_choose(req, rndv_alone(req->ctx.ep->xfer),
-					    (transfer->wanted - 1) / least + 1);
+	transfer->lanes = rndv_lanes_choose(req, alone, (transfer->wanted - 1) / least + 1);
 	if (transfer->lanes) {
-		part = transfer->wanted / (2 * transfer->lanes);
-		transfer->chunk = P2P_MIN(transfer->chunk, P2P_MAX(part, cost_piece_min()));
+		part = P2P_ALIGN_UP((transfer->wanted - 1) / transfer->lanes + 1, RNDV_PART);
+		transfer->chunk = P2P_MIN(transfer->chunk, P2P_MAX(part, least));
 	}
 	transfer->pieces = (transfer->wanted - 1) / transfer->chunk + 1;
 }
