@@ -26,7 +26,7 @@
 #include <rdma/fi_tagged.h>
 
 #define FT_SKIP 77 /* exit status, and a test function's return value */
-#define FT_MAX_RANKS 4
+#define FT_MAX_RANKS 64
 #define FT_MAX_IOV 4
 #define FT_NAME_MAX 512 /* an endpoint's name; the longest known are shm's, of 256 bytes */
 

@@ -334,7 +334,7 @@ int main(int argc, char **argv)
 			   "them back.",
 		.scope = FT_SCOPE_TEST | FT_SCOPE_SIZES | FT_SCOPE_ROUNDS | FT_SCOPE_RANKS,
 		.ranks = 2,
-		.most_ranks = FT_MAX_RANKS,
+		.most_ranks = 4,
 		.may_die = -1,
 		.run = run,
 	};

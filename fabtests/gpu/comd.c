@@ -381,7 +381,7 @@ int main(int argc, char **argv)
 			"and kernel.",
 		.scope = FT_SCOPE_TEST | FT_SCOPE_RANKS,
 		.ranks = 2,
-		.most_ranks = FT_MAX_RANKS,
+		.most_ranks = 4,
 		.may_die = -1,
 		.run = run,
 	};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * fi_p2p_hosts: two or three hosts on this one. Each is a set of namespaces: network, IPC, mounts
+ * fi_p2p_hosts: several hosts on this one. Each is a set of namespaces: network, IPC, mounts
  * with a /dev/shm and a /proc of its own, host name and processes. Each says that it was started at another time. A relay in
- * this process is all that connects them.
+ * this process is all that connects them. With --routed the kernel routes instead, for measurements.
  *
  * Or they are containers of this host, which have namespaces of their own of some kinds, and share the others. As there,
  * /dev/shm goes with the IPC namespace, and /proc with that of processes.
@@ -35,6 +35,7 @@
 
 #include "ft_test.h"
 #include "relay.h"
+#include "router.h"
 
 static void usage(FILE *file)
 {
@@ -45,17 +46,20 @@ static void usage(FILE *file)
 		"Makes two hosts, and runs COMMAND, which puts ranks there. --on is for COMMAND:\n"
 		"what runs on a host, from 0.\n"
 		"\n"
-		"  --hosts NUMBER   so many: 2 or 3 (2)\n"
+		"  --hosts NUMBER   so many: 2 to %d (2)\n"
 		"  --loss PERCENT   of packets that get lost (0)\n"
 		"  --delay MS       for each packet (0)\n"
 		"  --seed NUMBER    which packets get lost (1)\n"
+		"  --routed         the kernel routes between the hosts, at full speed: no link can\n"
+		"                   be cut, and no packet lost or late\n"
 		"  --containers KINDS  containers of this host, with namespaces of their own of\n"
 		"                   these kinds, separated by commas: pid, ipc, net, user, none.\n"
 		"                   number: processes have the same ids in all of them, in pid\n"
 		"                   uid: the user has another id in each of them, in user\n"
 		"  -h, --help       this help\n"
 		"\n"
-		"Exit status: COMMAND's; 77, after \"skip: REASON\", where there can be no hosts.\n");
+		"Exit status: COMMAND's; 77, after \"skip: REASON\", where there can be no hosts.\n",
+		RELAY_HOSTS);
 }
 
 /* ---- a host ---- */
@@ -85,8 +89,6 @@ static void network_tune(void)
 	sysctl_set(SYSCTL "ipv4/tcp_retries2", "255");
 	sysctl_set(SYSCTL "ipv4/tcp_syn_retries", "127");
 	sysctl_set(SYSCTL "ipv4/tcp_synack_retries", "255");
-	/* the relay does not carry it */
-	sysctl_set(SYSCTL "ipv6/conf/default/disable_ipv6", "1");
 }
 
 /* The first wrong step, for who asks for the host; 0 is success */
@@ -139,7 +141,15 @@ static int file_put(const char *path, const char *text)
 	return err;
 }
 
-static int host_make(int host, int *tun)
+/* Of which kinds containers have namespaces of their own; and what connects them, or hosts */
+struct kinds {
+	bool containers;
+	bool pid, ipc, net, user, number, uid;
+	bool routed;
+	int router; /* the network namespace that does */
+};
+
+static int host_make(const struct kinds *kinds, int host, int *tun)
 {
 	char name[16];
 
@@ -152,15 +162,13 @@ static int host_make(int host, int *tun)
 	if (file_put("/dev/shm/boot_id", name) ||
 	    mount("/dev/shm/boot_id", BOOT_ID, NULL, MS_BIND, NULL))
 		return -errno;
+	/* neither the relay nor the router carries it */
+	sysctl_set(SYSCTL "ipv6/conf/default/disable_ipv6", "1");
+	if (kinds->routed)
+		return router_link(kinds->router, host, RELAY_NET);
 	network_tune();
 	return network_make(host, tun);
 }
-
-/* Of which kinds containers have namespaces of their own */
-struct kinds {
-	bool containers;
-	bool pid, ipc, net, user, number, uid;
-};
 
 /* The user is the same one outside, whatever its id in there */
 static int user_make(int id)
@@ -256,7 +264,8 @@ static void __attribute__((noreturn)) host_main(const struct kinds *kinds, int h
 	int tun = -1, err;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	err = kinds->containers ? container_make(kinds, host, &tun) : host_make(host, &tun);
+	err = kinds->containers ? container_make(kinds, host, &tun)
+				: host_make(kinds, host, &tun);
 	signal(SIGCHLD, SIG_IGN); /* nobody else looks after orphans */
 	hand_over(sock, err, tun);
 	close(tun);
@@ -317,6 +326,16 @@ static int run_on(int host, char **command)
 	return exit_status(status);
 }
 
+static int command_run_routed(char **command)
+{
+	const pid_t pid = start(fork(), command);
+	int status;
+
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+		return ft_errno("fork", *command);
+	return exit_status(status);
+}
+
 static int command_run(struct relay *relay, char **command)
 {
 	int control[2], until, status;
@@ -367,15 +386,17 @@ static void common_remove(int dir, const char *path)
 	rmdir(path);
 }
 
-static int run_with_hosts(struct relay *relay, const struct kinds *kinds, char **command)
+static int run_with_hosts(struct relay *relay, struct kinds *kinds, char **command)
 {
 	char common[] = "/dev/shm/containers.XXXXXX";
 	int dir = -1;
 	pid_t pid[RELAY_HOSTS];
 	char hosts[RELAY_HOSTS * 32] = "", program[4096] = "";
 	size_t len = 0;
-	int status;
+	int status = kinds->routed ? router_make(&kinds->router) : 0;
 
+	if (status)
+		return ft_skip("no network of its own for this user: %s", strerror(-status));
 	if (relay->loss && access(RTO_MAX, W_OK))
 		return ft_skip(
 			"no --loss with this kernel, whose TCP would wait for minutes: it has "
@@ -396,15 +417,16 @@ static int run_with_hosts(struct relay *relay, const struct kinds *kinds, char *
 		dir = common_open(common);
 	setenv("FT_HOSTS", hosts, 1);
 	setenv("FT_HOSTS_PROGRAM", program, 1);
-	status = command_run(relay, command);
+	status = kinds->routed ? command_run_routed(command) : command_run(relay, command);
 	for (int i = 0; i < relay->hosts; i++) {
 		kill(pid[i], SIGKILL);
 		waitpid(pid[i], NULL, 0);
 	}
 	if (dir >= 0)
 		common_remove(dir, common);
-	fprintf(stderr, "hosts: of %" PRIu64 " packets %" PRIu64 " got lost\n",
-		relay->passed + relay->lost, relay->lost);
+	if (!kinds->routed)
+		fprintf(stderr, "hosts: of %" PRIu64 " packets %" PRIu64 " got lost\n",
+			relay->passed + relay->lost, relay->lost);
 	if (!status && relay->loss && !relay->lost) {
 		ft_err("no packet got lost, where %u %% should", relay->loss);
 		return EXIT_FAILURE;
@@ -451,7 +473,7 @@ static void kinds_read(struct kinds *kinds, char *text)
 
 int main(int argc, char **argv)
 {
-	enum { HOSTS, LOSS, DELAY, SEED, ON, CONTAINERS, HELP };
+	enum { HOSTS, LOSS, DELAY, SEED, ON, CONTAINERS, ROUTED, HELP };
 	static const struct option options[] = {
 		[HOSTS] = {"hosts", required_argument, NULL, HOSTS},
 		[LOSS] = {"loss", required_argument, NULL, LOSS},
@@ -459,6 +481,7 @@ int main(int argc, char **argv)
 		[SEED] = {"seed", required_argument, NULL, SEED},
 		[ON] = {"on", required_argument, NULL, ON},
 		[CONTAINERS] = {"containers", required_argument, NULL, CONTAINERS},
+		[ROUTED] = {"routed", no_argument, NULL, ROUTED},
 		[HELP] = {"help", no_argument, NULL, 'h'},
 		{NULL},
 	};
@@ -475,6 +498,10 @@ int main(int argc, char **argv)
 			kinds_read(&kinds, optarg);
 			continue;
 		}
+		if (letter == ROUTED) {
+			kinds.routed = true;
+			continue;
+		}
 		if (letter >= (int) FT_COUNT(value)) {
 			usage(letter == 'h' ? stdout : stderr);
 			return letter == 'h' ? 0 : 2;
@@ -489,6 +516,10 @@ int main(int argc, char **argv)
 	}
 	if (value[ON] >= 0)
 		return run_on((int) value[ON], argv);
+	if (kinds.routed && (kinds.containers || value[LOSS] || value[DELAY])) {
+		ft_err("--routed: neither --containers nor --loss nor --delay");
+		return 2;
+	}
 	relay.hosts = (int) value[HOSTS];
 	relay.loss = (unsigned int) value[LOSS];
 	relay.delay_us = (double) value[DELAY] * 1e3;

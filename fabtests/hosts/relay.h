@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#define RELAY_HOSTS 3
+#define RELAY_HOSTS 64
 #define RELAY_NET "10.83.0" /* host N is .N+1 there */
 #define RELAY_MTU 9000
 
