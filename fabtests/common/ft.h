@@ -109,9 +109,12 @@ int ft_path_expect(struct fid_ep *ep, const struct ft_opts *opts);
 
 /* ---- usage.c: what a process has of the system ---- */
 
-/** struct ft_usage - @resident in bytes */
+/**
+ * struct ft_usage - memory in bytes
+ * @own: what no other process has; @pss: that, and this process's share of the rest
+ */
 struct ft_usage {
-	size_t resident, descriptors, mappings;
+	size_t resident, own, pss, descriptors, mappings, threads;
 };
 
 int ft_resident(size_t *bytes);
@@ -148,6 +151,7 @@ enum ft_scope {
 	FT_SCOPE_KILL = 1 << 10,
 	FT_SCOPE_SIZES = 1 << 11, /* tests whose sizes one may choose */
 	FT_SCOPE_RANKS = 1 << 12, /* and how many ranks there are */
+	FT_SCOPE_SCALE = 1 << 13,
 	/* a server and a client */
 	FT_SCOPE_PAIR = FT_SCOPE_BENCH | FT_SCOPE_OVERHEAD | FT_SCOPE_SUITE,
 	FT_SCOPE_ANY = FT_SCOPE_PAIR | FT_SCOPE_BW | FT_SCOPE_TEST | FT_SCOPE_STRESS,

@@ -48,9 +48,30 @@ int ft_resident(size_t *bytes)
 	return 0;
 }
 
+/* Where the kernel has no such sums, they are 0. */
+static void read_shares(struct ft_usage *usage)
+{
+	FILE *file = fopen("/proc/self/smaps_rollup", "r");
+	char line[128];
+	size_t kib;
+
+	usage->own = usage->pss = 0;
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "Pss: %zu kB", &kib) == 1)
+			usage->pss = kib << 10;
+		else if (sscanf(line, "Private_Clean: %zu kB", &kib) == 1 ||
+			 sscanf(line, "Private_Dirty: %zu kB", &kib) == 1)
+			usage->own += kib << 10;
+	}
+	if (file)
+		fclose(file);
+}
+
 int ft_usage_read(struct ft_usage *usage)
 {
 	FT_TRY(ft_resident(&usage->resident));
+	read_shares(usage);
 	FT_TRY(count_entries("/proc/self/fd", &usage->descriptors));
+	FT_TRY(count_entries("/proc/self/task", &usage->threads));
 	return count_lines("/proc/self/maps", &usage->mappings);
 }
