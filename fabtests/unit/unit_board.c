@@ -9,8 +9,11 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -283,6 +286,39 @@ static void test_asked(void **state)
 	ipc_share_stop();
 }
 
+/* An owner that does not answer is asked once, and again when it has answered: whoever asks waits, with all that it has */
+static void test_silent(void **state)
+{
+	const uint64_t process = 0x1234700000000000 | (uint32_t) getpid();
+	const int silent = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct board board = {.page = NULL};
+	struct board_far *fars = NULL;
+	uint64_t place = board_open(&board, OWNER);
+	int asked, len;
+
+	len = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, IPC_SHARE_NAME,
+		       process);
+	len += (int) offsetof(struct sockaddr_un, sun_path) + 1;
+	assert_int_equal(bind(silent, (struct sockaddr *) &address, (socklen_t) len), 0);
+	assert_int_equal(listen(silent, 8), 0);
+	for (int i = 0; i < 3; i++) {
+		assert_true(board_far_open(&fars, OWNER, place, process, false) < 0);
+		assert_false(board_far_known(fars, OWNER));
+	}
+	asked = accept(silent, NULL, NULL);
+	assert_true(asked >= 0);
+	assert_int_equal(accept(silent, NULL, NULL), -1);
+	close(silent);
+	assert_int_equal(ipc_share_start(process), 0);
+	assert_true(board_far_open(&fars, OWNER, place, process, false) < 0);
+	close(asked);
+	assert_int_equal(board_far_open(&fars, OWNER, place, process, false), 0);
+	board_far_close_all(&fars);
+	board_close(&board);
+	ipc_share_stop();
+}
+
 /* So many boards of processes that have ended, whose ids say nothing here, make room */
 static void test_many_asked(void **state)
 {
@@ -490,12 +526,13 @@ static void test_unread(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(test_note),     cmocka_unit_test(test_answer),
-	cmocka_unit_test(test_unread),   cmocka_unit_test(test_left),
-	cmocka_unit_test(test_scribble), cmocka_unit_test(test_no_board),
-	cmocka_unit_test(test_many),     cmocka_unit_test(test_processes),
-	cmocka_unit_test(test_child),    cmocka_unit_test(test_length),
-	cmocka_unit_test(test_asked),    cmocka_unit_test(test_many_asked),
+	cmocka_unit_test(test_note),       cmocka_unit_test(test_answer),
+	cmocka_unit_test(test_unread),     cmocka_unit_test(test_left),
+	cmocka_unit_test(test_scribble),   cmocka_unit_test(test_no_board),
+	cmocka_unit_test(test_many),       cmocka_unit_test(test_processes),
+	cmocka_unit_test(test_child),      cmocka_unit_test(test_length),
+	cmocka_unit_test(test_asked),      cmocka_unit_test(test_silent),
+	cmocka_unit_test(test_many_asked),
 };
 
 int main(int argc, char **argv)

@@ -63,12 +63,13 @@ struct board_page {
 _Static_assert(offsetof(struct board_page, notes) == 2 * P2P_CACHE_LINE,
 	       "what owner and readers write is apart");
 
-/* @process, @here: as for board_far_open() */
+/* @process, @here: as for board_far_open(). @page: NULL: @process has not answered the @question for it (ipc_share.h) yet */
 struct board_far {
 	uint64_t owner;
 	uint64_t place;
 	uint64_t process;
 	bool here;
+	int question;
 	struct board_page *page;
 	UT_hash_handle hh;
 };
@@ -310,22 +311,38 @@ bool board_answered(struct board *board, uint64_t *id)
 
 static void board_far_free(struct board_far **fars, struct board_far *far)
 {
-	HASH_DEL(*fars, far);
-	munmap(far->page, sizeof *far->page);
+	if (far->hh.tbl)
+		HASH_DEL(*fars, far);
+	if (far->page)
+		munmap(far->page, sizeof *far->page);
+	if (far->question >= 0)
+		close(far->question);
 	free(far);
 }
 
-/* Asks the owner for its board. Negative: it gives none */
-static int board_far_ask(uint64_t owner, uint64_t process)
+/* Asks the owner for its board. Negative: it gives none, or none yet: then @question is the question */
+static int board_far_ask(struct board_far *far)
 {
-	const struct ipc_offer offer = {.process = process, .id = owner};
+	const struct ipc_offer offer = {.process = far->process, .id = far->owner};
 	const char *why;
 	int fd, ret = ipc_share_get(&offer, &fd, &why);
 
-	/* whoever does not answer now is asked again another time */
 	if (ret == -FI_EAGAIN)
-		close(fd);
+		far->question = fd;
 	return ret ? ret : fd;
+}
+
+/* Does @process not answer yet? Then to ask it again would hold up all that this process has under way */
+static bool board_far_waits(struct board_far *far, uint64_t process)
+{
+	uint64_t unused;
+
+	if (far->process != process)
+		return false;
+	if (ipc_share_seen(far->question, 0, &unused) == -FI_EAGAIN)
+		return true;
+	far->question = -1;
+	return false;
 }
 
 /* Nobody asks a process for its board that can see its id */
@@ -350,7 +367,8 @@ static bool board_far_room(struct board_far **fars)
 	if (HASH_COUNT(*fars) < BOARD_FAR_MAX)
 		return true;
 	HASH_ITER(hh, *fars, far, next) {
-		if (__atomic_load_n(&far->page->magic, __ATOMIC_RELAXED) != BOARD_MAGIC ||
+		if (!far->page ||
+		    __atomic_load_n(&far->page->magic, __ATOMIC_RELAXED) != BOARD_MAGIC ||
 		    board_far_ended(far))
 			board_far_free(fars, far);
 	}
@@ -392,13 +410,13 @@ static int board_far_fd(uint64_t place)
 	return fd < 0 ? -errno : fd;
 }
 
-static struct board_page *board_far_map(const struct board_far *far)
+static struct board_page *board_far_map(struct board_far *far)
 {
 	struct board_page *page = MAP_FAILED;
 	int fd = far->here ? board_far_fd(far->place) : -FI_EACCES, seals;
 
 	if (fd < 0)
-		fd = board_far_ask(far->owner, far->process);
+		fd = board_far_ask(far);
 	if (fd < 0)
 		return NULL;
 	seals = fcntl(fd, F_GET_SEALS);
@@ -419,25 +437,24 @@ int board_far_open(struct board_far **fars, uint64_t owner, uint64_t place, uint
 	struct board_far *far;
 
 	HASH_FIND(hh, *fars, &owner, sizeof owner, far);
-	if (far)
+	if (far && far->page)
 		return far->place == place ? 0 : -FI_EACCES;
+	if (far && board_far_waits(far, process))
+		return -FI_EAGAIN;
+	if (far)
+		board_far_free(fars, far);
 	if (!board_far_room(fars))
 		return -FI_ENOSPC;
 	far = calloc(1, sizeof *far);
 	if (!far)
 		return -FI_ENOMEM;
-	far->owner = owner;
-	far->place = place;
-	far->process = process;
-	far->here = here;
+	*far = (struct board_far){owner, place, process, here, .question = -1};
 	far->page = board_far_map(far);
-	if (far->page)
+	if (far->page || far->question >= 0)
 		HASH_ADD(hh, *fars, owner, sizeof far->owner, far);
-	if (far->page && far->hh.tbl)
-		return 0;
-	if (far->page)
-		munmap(far->page, sizeof *far->page);
-	free(far);
+	if (far->hh.tbl)
+		return far->page ? 0 : -FI_EAGAIN;
+	board_far_free(fars, far);
 	return -FI_EACCES;
 }
 
@@ -449,21 +466,26 @@ void board_far_close_all(struct board_far **fars)
 		board_far_free(fars, far);
 }
 
-bool board_far_known(struct board_far *fars, uint64_t owner)
+/* @owner's board, if it is mapped, or NULL */
+static const struct board_far *board_far_find(struct board_far *fars, uint64_t owner)
 {
-	struct board_far *far;
+	const struct board_far *far;
 
 	HASH_FIND(hh, fars, &owner, sizeof owner, far);
-	return far;
+	return far && far->page ? far : NULL;
+}
+
+bool board_far_known(struct board_far *fars, uint64_t owner)
+{
+	return board_far_find(fars, owner);
 }
 
 int board_far_read(struct board_far *fars, uint64_t owner, uint64_t id, void *text)
 {
+	const struct board_far *far = board_far_find(fars, owner);
 	const struct board_note *note;
-	struct board_far *far;
 	int32_t len;
 
-	HASH_FIND(hh, fars, &owner, sizeof owner, far);
 	if (!far)
 		return 0;
 	note = &far->page->notes[board_index(id)];
@@ -482,11 +504,10 @@ int board_far_read(struct board_far *fars, uint64_t owner, uint64_t id, void *te
 
 bool board_far_answer(struct board_far *fars, uint64_t owner, uint64_t id)
 {
+	const struct board_far *far = board_far_find(fars, owner);
 	struct board_note *note;
-	struct board_far *far;
 	uint64_t old;
 
-	HASH_FIND(hh, fars, &owner, sizeof owner, far);
 	if (!far)
 		return false;
 	note = &far->page->notes[board_index(id)];

@@ -108,7 +108,7 @@ bool board_answered(struct board *board, uint64_t *id);
 /*
  * Maps the board of @owner, which is at @place, unless it is mapped already. @process: whom to ask for it otherwise; @here:
  * its id is the same in this namespace. Returns 0 or a negative error: this process may not or cannot map it, or it is
- * mapped from another place.
+ * mapped from another place. -FI_EAGAIN: its owner has not answered, and is not asked again before it has.
  */
 int board_far_open(struct board_far **fars, uint64_t owner, uint64_t place, uint64_t process,
 		   bool here);
