@@ -164,6 +164,8 @@ int ft_pair_transfer(struct ft_pair *pair, size_t from, size_t to, size_t len, b
  * ft_host_fork() - fork a rank, on its host where fi_p2p_hosts has made some. Reports nothing.
  */
 pid_t ft_host_fork(int rank);
+/** ft_host_signals() - may ranks send each other signals? Not where each has a PID namespace of its own. */
+bool ft_host_signals(void);
 /** ft_link_there() - is there a network between hosts that can be told something? */
 bool ft_link_there(void);
 /**

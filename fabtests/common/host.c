@@ -33,17 +33,24 @@ static pid_t first_process(int rank)
 	return count ? found[rank % count] : 0;
 }
 
-/* CLONE_NEWUSER if @first has another user namespace than this process, as to enter one's own is an error */
-static int user_space(pid_t first)
+/* Has @first another namespace of a kind than this process? */
+static bool apart(pid_t first, const char *kind)
 {
 	struct stat here, there;
 	char path[32];
 
-	snprintf(path, sizeof(path), "/proc/%d/ns/user", first);
-	return stat("/proc/self/ns/user", &here) || stat(path, &there) ||
-			       here.st_ino == there.st_ino
-		       ? 0
-		       : CLONE_NEWUSER;
+	snprintf(path, sizeof(path), "/proc/self/ns/%s", kind);
+	if (stat(path, &here))
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/ns/%s", first, kind);
+	return !stat(path, &there) && here.st_ino != there.st_ino;
+}
+
+bool ft_host_signals(void)
+{
+	const pid_t first = first_process(0);
+
+	return !first || !apart(first, "pid");
 }
 
 /* All but the namespace of processes, in which a process is from its start. @user: CLONE_NEWUSER or 0 */
@@ -78,7 +85,8 @@ pid_t ft_host_fork(int rank)
 	root = open(path, O_PATH | O_CLOEXEC);
 	host = (int) syscall(SYS_pidfd_open, first, 0);
 	home = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
-	user = user_space(first);
+	/* to enter one's own is an error */
+	user = apart(first, "user") ? CLONE_NEWUSER : 0;
 	if (!setns(host, CLONE_NEWPID)) {
 		pid = fork();
 		if (!pid && enter(host, root, user))

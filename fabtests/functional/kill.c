@@ -625,7 +625,8 @@ static void draw(const struct ft_opts *opts, uint64_t which, enum kill_fate fate
 	plan = (struct kill_plan){.scenes = which, .fate = fate};
 	plan.cold = ft_random(&rnd) % 4 == 0;
 	/* shm's peers share locks: who dies within a call may stop the others, whatever we do */
-	plan.outside = ft_random(&rnd) % 2 && strncmp(opts->prov ? opts->prov : "", "shm", 3);
+	plan.outside = ft_random(&rnd) % 2 && strncmp(opts->prov ? opts->prov : "", "shm", 3) &&
+		       ft_host_signals();
 	plan.device[SURVIVOR] = device && (ft_random(&rnd) % 4 || unmet);
 	plan.device[VICTIM] = device && (ft_random(&rnd) % 4 || unmet);
 	/* most of what there is to meet comes early */
@@ -688,6 +689,9 @@ int main(int argc, char **argv)
 			continue;
 		/* elsewhere nothing ends by itself, so who comes back late has paused */
 		if (fate == KILL_LATE && !kill_is_ours(&opts))
+			continue;
+		/* all others are woken, or killed in the end, by another rank */
+		if (fate != KILL_KILL && !ft_host_signals())
 			continue;
 		for (size_t i = 0; kill_scene_name(i); i++) {
 			uint64_t which = (uint64_t) 1 << i;
