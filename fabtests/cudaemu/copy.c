@@ -80,7 +80,7 @@ static struct emu_op *emu_copy_op(const struct emu_copy *copy, const struct emu_
 	if (stage) {
 		op->copy.staging = malloc(copy->width * copy->height);
 		if (!op->copy.staging)
-			abort();
+			emu_die("staging memory of a copy");
 		for (row = 0; row < copy->height; row++)
 			memcpy(op->copy.staging + row * copy->width,
 			       src->p + row * copy->spitch, copy->width);

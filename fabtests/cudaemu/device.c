@@ -106,8 +106,7 @@ void emu_device_init(struct emu_device *dev, int ordinal)
 	return;
 
 fail:
-	perror("cudaemu: no memory file");
-	abort();
+	emu_die("memory file");
 }
 
 struct emu_device *emu_device_get(CUdevice dev)

@@ -13,10 +13,14 @@
 #ifndef EMU_H
 #define EMU_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/types.h>
 
 #include "dev/p2p_cuda_abi.h"
@@ -31,6 +35,13 @@
 /* A second exported name with the same signature */
 #define EMU_API_ALIAS(alias_name, name)                                                        \
 	extern __typeof(name) alias_name __attribute__((alias(#name))) EMU_EXPORT
+
+/* Ends the process, which cannot get @what (errno): else a test would die without a word */
+static inline void __attribute__((noreturn)) emu_die(const char *what)
+{
+	fprintf(stderr, "cudaemu: %s: %s\n", what, strerror(errno));
+	abort();
+}
 
 /* What an entry point needs before it does anything. In a stream's host function, all from EMU_NEED_INIT on is refused */
 enum emu_need {
@@ -345,9 +356,8 @@ struct CUstream_st {
 	struct CUctx_st *ctx;
 	unsigned int flags;
 	int priority;
-	bool implicit; /* belongs to its context, and cannot be destroyed */
-	bool orphan;   /* its context is gone */
-	bool has_thread;
+	bool implicit;               /* belongs to its context, and cannot be destroyed */
+	bool orphan;                 /* its context is gone */
 	bool busy;                   /* a thread executes the head of the queue */
 	struct emu_capture *capture; /* NULL: what it is asked to do is queued */
 	struct emu_nodes after;      /* what the next node of the capture follows */

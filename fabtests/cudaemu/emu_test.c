@@ -728,6 +728,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_hang),
 		cmocka_unit_test(test_staged),
 		cmocka_unit_test(test_ipc),
+		cmocka_unit_test(test_crowded),
 		cmocka_unit_test(test_runtime),
 	};
 

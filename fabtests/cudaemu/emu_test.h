@@ -60,6 +60,7 @@ void test_modelled_time(void **state);
 void test_hang(void **state);
 void test_staged(void **state);
 void test_ipc(void **state);
+void test_crowded(void **state);
 void test_runtime(void **state);
 
 #endif

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -471,6 +472,44 @@ void test_ipc(void **state)
 	emu_test_plays("ipc", NULL, NULL);
 }
 
+/* A sanitizer takes addresses as it likes */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LIMITS 0
+#else
+#define LIMITS 1
+#endif
+
+/* A process that has no addresses left gets no stream, as of a driver. It does not end. */
+static int scene_crowded(void)
+{
+	FILE *file = fopen("/proc/self/statm", "re");
+	struct rlimit before, crowded;
+	unsigned long pages;
+	CUstream stream;
+	CUdeviceptr d;
+
+	emu_test_use(0);
+	good(cuMemAlloc_v2(&d, 8));
+	check(file && fscanf(file, "%lu", &pages) == 1);
+	fclose(file);
+	check(getrlimit(RLIMIT_AS, &before) == 0);
+	crowded = before;
+	crowded.rlim_cur = pages * (rlim_t) sysconf(_SC_PAGESIZE);
+	check(!LIMITS || setrlimit(RLIMIT_AS, &crowded) == 0);
+	want(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING),
+	     LIMITS ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+	check(setrlimit(RLIMIT_AS, &before) == 0);
+	good(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+	good(cuMemsetD8Async(d, 1, 8, stream));
+	good(cuStreamSynchronize(stream));
+	return 0;
+}
+
+void test_crowded(void **state)
+{
+	emu_test_plays("crowded", NULL, NULL);
+}
+
 /* Makes a few calls of every emulated runtime, as a program does that opens it by name */
 static void runtime_check(const char *library)
 {
@@ -543,6 +582,7 @@ int emu_test_process(const char *name)
 		{"late-end", scene_late_end},
 		{"made-synchronous", scene_made_synchronous},
 		{"ipc", scene_ipc},
+		{"crowded", scene_crowded},
 		{"runtime", scene_runtime},
 		{NULL, NULL},
 	};

@@ -45,7 +45,7 @@ void emu_ghost_add(struct emu_device *dev, const struct emu_ghost *ghost)
 	struct emu_ghost *copy = malloc(sizeof(*copy));
 
 	if (!copy)
-		abort();
+		emu_die("what stays charged");
 	*copy = *ghost;
 	copy->next = dev->ghosts;
 	dev->ghosts = copy;

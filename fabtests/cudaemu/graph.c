@@ -48,7 +48,7 @@ static void *emu_alloc_zero(size_t count, size_t size)
 	void *p = calloc(count ? count : 1, size);
 
 	if (!p)
-		abort();
+		emu_die("graph");
 	return p;
 }
 
@@ -67,7 +67,7 @@ static void emu_nodes_append(struct emu_nodes *nodes, struct CUgraphNode_st *nod
 		nodes->node = realloc(nodes->node,
 				      (nodes->count ? nodes->count * 2 : 1) * sizeof(node));
 		if (!nodes->node)
-			abort();
+			emu_die("nodes of a graph");
 	}
 	nodes->node[nodes->count++] = node;
 }
@@ -198,7 +198,7 @@ static size_t emu_lane_new(struct CUgraphExec_st *exec)
 	struct CUstream_st *lane;
 
 	if (emu_stream_create(exec->ctx, CU_STREAM_NON_BLOCKING, 0, &lane))
-		abort();
+		emu_die("stream for a graph");
 	lane->implicit = true;
 	exec->lanes[exec->nlanes] = lane;
 	return exec->nlanes++;

@@ -72,8 +72,7 @@ static void emu_view_map(const struct emu_view *view)
 	void *p = mremap(view->rw, 0, view->len, MREMAP_MAYMOVE | MREMAP_FIXED, view->at);
 
 	if (p == MAP_FAILED) {
-		perror("cudaemu: no device memory for a kernel");
-		abort();
+		emu_die("device memory for a kernel");
 	}
 	if (view->read_only)
 		mprotect(view->at, view->len, PROT_READ);
@@ -126,7 +125,7 @@ static struct emu_view *emu_views(CUdevice dev, size_t *count)
 	size_t i;
 
 	if (!views)
-		abort();
+		emu_die("what a kernel sees");
 	*count = 0;
 	for (i = 0; i < emu.nallocs; i++) {
 		alloc = emu.allocs[i];
@@ -278,7 +277,7 @@ struct emu_grid *emu_grid_copy(const struct emu_grid *grid, const void *args)
 	struct emu_grid *copy = malloc(head + grid->size);
 
 	if (!copy)
-		abort();
+		emu_die("copy of a kernel");
 	*copy = *grid;
 	copy->args = (char *) copy + head;
 	if (grid->size)
@@ -319,7 +318,7 @@ void emu_kernel_load(struct CUctx_st *ctx, const void *kernel, bool waits)
 	}
 	loaded = malloc(sizeof(*loaded));
 	if (!loaded)
-		abort();
+		emu_die("kernel that is loaded");
 	*loaded = (struct emu_loaded){emu_loaded, kernel, ctx->id};
 	emu_loaded = loaded;
 }

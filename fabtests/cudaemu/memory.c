@@ -112,7 +112,7 @@ void emu_range_add(uint64_t base, uint64_t len)
 
 	if (!emu_array_grow((void **) &emu.ranges, &emu.ranges_cap, emu.nranges,
 			    sizeof(*emu.ranges)))
-		abort();
+		emu_die("range of addresses");
 	memmove(&emu.ranges[i + 1], &emu.ranges[i], (emu.nranges - i) * sizeof(*emu.ranges));
 	emu.ranges[i].base = base;
 	emu.ranges[i].len = len;

@@ -57,12 +57,12 @@ static struct CUmod_st *emu_module_new(const struct ptx_entry *entry)
 	struct CUmod_st *module = calloc(1, sizeof(*module));
 
 	if (!module)
-		abort();
+		emu_die("module");
 	for (; entry; entry = entry->next) {
 		struct CUfunc_st *function = malloc(sizeof(*function));
 
 		if (!function)
-			abort();
+			emu_die("function of a module");
 		*function = (struct CUfunc_st){module->functions, module, entry};
 		module->functions = function;
 	}
@@ -190,7 +190,7 @@ static struct emu_reach *emu_reach_new(const struct CUctx_st *ctx)
 	pthread_mutex_lock(&emu.lock);
 	reach = malloc(sizeof(*reach) + emu.nallocs * sizeof(reach->parts[0]));
 	if (!reach)
-		abort();
+		emu_die("what a kernel reaches");
 	reach->count = 0;
 	for (size_t i = 0; i < emu.nallocs; i++) {
 		const struct emu_alloc *alloc = emu.allocs[i];

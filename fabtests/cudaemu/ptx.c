@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "emu.h"
 #include "ptx_op.h"
 
 #define PTX_TOKEN 64
@@ -259,7 +260,7 @@ static struct ptx_op *ptx_op_new(struct ptx_entry *entry)
 {
 	entry->ops = realloc(entry->ops, (entry->count + 1) * sizeof(*entry->ops));
 	if (!entry->ops)
-		abort();
+		emu_die("operation of a PTX kernel");
 	entry->ops[entry->count] = (struct ptx_op){.code = PTX_RET};
 	return &entry->ops[entry->count++];
 }
@@ -395,7 +396,7 @@ static bool ptx_entry(struct ptx_reader *reader)
 	struct ptx_entry *entry = calloc(1, sizeof(*entry));
 
 	if (!entry)
-		abort();
+		emu_die("PTX kernel");
 	entry->next = reader->entry;
 	reader->entry = entry;
 	reader->kinds = reader->labels = 0;

@@ -14,6 +14,7 @@
  */
 #include "rules.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -153,8 +154,11 @@ bool rules_returns(struct rules_held *held, CUresult (*call)(void))
 
 	held->call = call;
 	held->done = 0;
-	if (pthread_create(&thread, NULL, rules_held_run, held))
+	errno = pthread_create(&thread, NULL, rules_held_run, held);
+	if (errno) {
+		perror("a thread for a call that may be held");
 		abort();
+	}
 	held->thread = (void *) thread;
 	for (; left > 0 && !__atomic_load_n(&held->done, __ATOMIC_ACQUIRE); left--)
 		nanosleep(&round, NULL);
@@ -295,8 +299,10 @@ static int rules_compare(const char *path)
 	setenv("RULES_QUICK", "yes", 1);
 	for (i = 0; i < RULES_PARTS; i++) {
 		rows[i] = tmpfile();
-		if (!rows[i])
-			abort();
+		if (!rows[i]) {
+			perror("a file for rows");
+			return 2;
+		}
 		pids[i] = rules_begin(i, rows[i]);
 	}
 	for (i = 0; i < RULES_PARTS; i++)

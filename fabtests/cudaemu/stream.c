@@ -16,6 +16,9 @@
 
 #define EMU_STREAM_MAGIC 0x53545221u
 
+/* For a thread, where host functions run, too */
+#define EMU_STACK ((size_t) 1 << 20)
+
 /* ---- the driver's own lock; everything here is called with the emulator's lock held ---- */
 
 static pthread_cond_t emu_held_cond = PTHREAD_COND_INITIALIZER;
@@ -48,7 +51,7 @@ struct emu_op *emu_op_new(enum emu_op_kind kind)
 	struct emu_op *op = calloc(1, sizeof(*op));
 
 	if (!op)
-		abort();
+		emu_die("operation of a stream");
 	op->kind = kind;
 	return op;
 }
@@ -72,7 +75,7 @@ struct emu_op *emu_op_copy(const struct emu_op *op)
 	if (op->kind == EMU_OP_COPY && op->copy.staging) {
 		copy->copy.staging = malloc(op->copy.width * op->copy.height);
 		if (!copy->copy.staging)
-			abort();
+			emu_die("staging memory of a copy");
 		memcpy(copy->copy.staging, op->copy.staging, op->copy.width * op->copy.height);
 		copy->copy.src = copy->copy.staging;
 	}
@@ -116,23 +119,25 @@ static void *emu_stream_thread(void *arg)
 }
 
 /*
- * The thread is detached: the process may end at any moment, and tears down nothing under it.
+ * The thread is detached: the process may end at any moment, and tears down nothing under it. It needs little of what
+ * addresses a process may have left. False: not even that
  */
-static void emu_stream_start(struct CUstream_st *stream)
+static bool emu_stream_start(struct CUstream_st *stream)
 {
 	pthread_attr_t attr;
 	sigset_t all, old;
 	pthread_t thread;
+	int ret;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	if (pthread_create(&thread, &attr, emu_stream_thread, stream))
-		abort();
+	pthread_attr_setstacksize(&attr, EMU_STACK);
+	ret = pthread_create(&thread, &attr, emu_stream_thread, stream);
 	pthread_attr_destroy(&attr);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	stream->has_thread = true;
+	return !ret;
 }
 
 static void emu_stream_append(struct CUstream_st *stream, struct emu_op *op)
@@ -145,8 +150,6 @@ static void emu_stream_append(struct CUstream_st *stream, struct emu_op *op)
 
 void emu_stream_kick(struct CUstream_st *stream)
 {
-	if (!stream->has_thread)
-		emu_stream_start(stream);
 	pthread_cond_signal(&stream->work);
 }
 
@@ -278,6 +281,10 @@ static struct CUstream_st *emu_stream_unused(void)
 	stream->tail = &stream->head;
 	pthread_cond_init(&stream->work, NULL);
 	pthread_cond_init(&stream->done, NULL);
+	if (!emu_stream_start(stream)) {
+		free(stream);
+		return NULL;
+	}
 	stream->rng = emu.conf.shuffle_seed * 0x9e3779b97f4a7c15ull + ++emu.next_id;
 	stream->next = emu.streams;
 	emu.streams = stream;

@@ -31,7 +31,7 @@ static void emu_object_end(struct CUuserObject_st *object, struct CUstream_st **
 	size_t i;
 
 	if (emu_stream_create(&emu.dev[0].primary, CU_STREAM_NON_BLOCKING, 0, &stream))
-		abort();
+		emu_die("stream for a user object");
 	for (i = 0; i < count; i++)
 		emu_stream_follow(stream, streams[i]);
 	op = emu_op_new(EMU_OP_END);
@@ -50,7 +50,7 @@ void emu_held_copy(struct emu_held **to, const struct emu_held *from)
 	for (; from; from = from->next) {
 		held = malloc(sizeof(*held));
 		if (!held)
-			abort();
+			emu_die("what holds a user object");
 		*held = *from;
 		held->object->refs += held->count;
 		held->next = *to;
@@ -135,7 +135,7 @@ EMU_API(cuGraphRetainUserObject, CUgraph graph, CUuserObject object, unsigned in
 	if (emu_graph_valid(graph) && emu_object_valid(object, count)) {
 		held = malloc(sizeof(*held));
 		if (!held)
-			abort();
+			emu_die("what holds a user object");
 		held->object = object;
 		held->count = count;
 		held->next = graph->held;

@@ -5,6 +5,7 @@
  * has endpoints of its own.
  */
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -232,6 +233,8 @@ static int addresses(struct ft_proc *proc)
 
 static int run(struct ft_proc *proc)
 {
+	/* else libc reserves 64 MiB for each thread that allocates at the same time as another one */
+	mallopt(M_ARENA_MAX, 1);
 	FT_TRY(addresses(proc));
 	for (size_t i = 0; i < FT_COUNT(scenes); i++) {
 		const struct scene *scene = &scenes[i];
