@@ -169,8 +169,8 @@ bool ft_host_signals(void);
 /** ft_link_there() - is there a network between hosts that can be told something? */
 bool ft_link_there(void);
 /**
- * ft_link_tell() - have the network between hosts obey: "cut HOST", "mend HOST", or "count". It
- * does once this returns. One rank at a time may. Gets how many packets were @lost so far. Skips
+ * ft_link_tell() - have the network between hosts obey: "cut HOST", "mend HOST", "reset PORT PORT", or
+ * "count" (relay.h). It does once this returns. One rank at a time may. Gets how many packets were @lost so far. Skips
  * without such a network.
  */
 int ft_link_tell(const char *command, uint64_t *lost);

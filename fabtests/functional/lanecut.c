@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * fi_p2p_lanecut: connections of lanes are cut, when lanes are tried for the first time, and amid messages: as the system
- * refuses what their threads send, or as the sender or the receiver ends the connection. No message fails, each byte is right, and soon messages have lanes again. Lanes' threads are late now and then, as on a busy machine:
+ * refuses what their threads send, or as the sender or the receiver ends the connection. On hosts of their own the network
+ * resets it, at both ends. No message fails, each byte is right, and soon messages have lanes again. Lanes' threads are late now and then, as on a busy machine:
  * so messages of different lanes overtake each other, and come when nobody waits for them any more. Without -q they are
  * not, and what each cut costs is printed.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -25,6 +27,7 @@
 /* Each time lanes are left alone for twice as long */
 #define CUTS 8
 #define LATE 24
+#define SHORT 64
 
 /* How a connection ends, from now on so many calls of lanes' threads later: */
 enum cut_kind {
@@ -34,10 +37,11 @@ enum cut_kind {
 	CUT_KINDS
 };
 
-/* @after: 0: it is cut already */
+/* @after: 0: it is cut already. @again: then another one is, so many short sends later: those try lanes; 0: none */
 static struct {
 	enum cut_kind kind;
 	int after;
+	int again;
 } cut;
 
 /* Is this a lane's thread? */
@@ -57,6 +61,40 @@ static bool is_cut_by(enum cut_kind kind)
 	       by_lane() && __atomic_sub_fetch(&cut.after, 1, __ATOMIC_RELAXED) == 0;
 }
 
+static bool is_cut_again(size_t len)
+{
+	return len <= SHORT && !__atomic_load_n(&cut.after, __ATOMIC_ACQUIRE) &&
+	       __atomic_load_n(&cut.again, __ATOMIC_RELAXED) > 0 && by_lane() &&
+	       __atomic_sub_fetch(&cut.again, 1, __ATOMIC_RELAXED) == 0;
+}
+
+/* What the system refuses is no business of the network's */
+static enum cut_kind first_kind(void)
+{
+	return ft_link_there() ? CUT_SENT : CUT_REFUSED;
+}
+
+/* Ends the connection, here or by the network */
+static void cut_off(int fd)
+{
+	struct sockaddr_storage ends[2] = {{.ss_family = AF_UNSPEC}};
+	socklen_t len[2] = {sizeof(ends[0]), sizeof(ends[1])};
+	char command[32];
+	uint64_t lost;
+
+	if (!ft_link_there()) {
+		shutdown(fd, SHUT_RDWR);
+		return;
+	}
+	getsockname(fd, (struct sockaddr *) &ends[0], &len[0]);
+	getpeername(fd, (struct sockaddr *) &ends[1], &len[1]);
+	snprintf(command, sizeof(command), "reset %u %u",
+		 ntohs(((const struct sockaddr_in *) &ends[0])->sin_port),
+		 ntohs(((const struct sockaddr_in *) &ends[1])->sin_port));
+	if (ft_link_tell(command, &lost))
+		abort();
+}
+
 static bool refuses(void)
 {
 	if (!is_cut_by(CUT_REFUSED))
@@ -65,18 +103,33 @@ static bool refuses(void)
 	return true;
 }
 
+/* Is the connection to end behind a send? The network ends it before: so this is lost, though the core calls it sent. */
+static bool ends(int fd, size_t len)
+{
+	if (!is_cut_by(CUT_SENT) && !is_cut_again(len))
+		return false;
+	if (ft_link_there())
+		cut_off(fd);
+	return !ft_link_there();
+}
+
 /*
- * Ends the connection, if it is time. What is on its way here is lost then: the sender's system is told so by a reset, and
+ * Ends the connection if that is to be. What is on its way here is lost then: the sender's system is told so by a reset, and
  * its core may have told already that it is sent. Returns @ret, what the call has led to
  */
-static ssize_t ended(int fd, enum cut_kind kind, ssize_t ret)
+static ssize_t ended(int fd, bool end, ssize_t ret)
 {
 	const int err = errno;
 
-	if (ret > 0 && is_cut_by(kind))
-		shutdown(fd, SHUT_RDWR);
+	if (end)
+		cut_off(fd);
 	errno = err;
 	return ret;
+}
+
+static ssize_t received(int fd, ssize_t ret)
+{
+	return ended(fd, ret > 0 && is_cut_by(CUT_RECEIVED), ret);
 }
 
 static bool is_late, measures;
@@ -100,24 +153,35 @@ static void be_late(void)
 /* These stand before libc's, for libfabric, too */
 EXPORT ssize_t send(int fd, const void *buf, size_t len, int flags)
 {
+	bool end;
+
 	if (refuses())
 		return -1;
-	return ended(fd, CUT_SENT, syscall(SYS_sendto, fd, buf, len, flags, NULL, 0));
+	end = ends(fd, len);
+	return ended(fd, end, syscall(SYS_sendto, fd, buf, len, flags, NULL, 0));
 }
 
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 {
-	return refuses() ? -1 : ended(fd, CUT_SENT, syscall(SYS_sendmsg, fd, msg, flags));
+	size_t len = 0;
+	bool end;
+
+	if (refuses())
+		return -1;
+	for (size_t i = 0; i < msg->msg_iovlen; i++)
+		len += msg->msg_iov[i].iov_len;
+	end = ends(fd, len);
+	return ended(fd, end, syscall(SYS_sendmsg, fd, msg, flags));
 }
 
 EXPORT ssize_t recv(int fd, void *buf, size_t len, int flags)
 {
-	return ended(fd, CUT_RECEIVED, syscall(SYS_recvfrom, fd, buf, len, flags, NULL, NULL));
+	return received(fd, syscall(SYS_recvfrom, fd, buf, len, flags, NULL, NULL));
 }
 
 EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
-	return ended(fd, CUT_RECEIVED, syscall(SYS_recvmsg, fd, msg, flags));
+	return received(fd, syscall(SYS_recvmsg, fd, msg, flags));
 }
 
 EXPORT int epoll_wait(int fd, struct epoll_event *events, int most, int timeout)
@@ -187,6 +251,8 @@ static int until_lanes(struct ft_pair *pair, int from, int by, uint64_t *key)
 			whole = !__atomic_load_n(&cut.after, __ATOMIC_RELAXED);
 			if (whole && pair->proc->rank == by && measures)
 				printf("cut %d: %.1f ms\n", (int) cut.kind, took);
+		} else if (!goes && pair->proc->rank == by && measures) {
+			printf("without lanes: %.1f ms\n", took);
 		}
 		FT_TRY(told(pair, by, &whole));
 		if (goes && pair->proc->rank == by && measures)
@@ -201,11 +267,14 @@ static int cut_all(struct ft_pair *pair, int from, uint64_t *key)
 	FT_TRY(until_lanes(pair, from, from, key));
 	measures = !pair->proc->opts.quick;
 	for (int i = 0; i < CUTS; i++) {
-		const enum cut_kind kind = (enum cut_kind)(i % CUT_KINDS);
+		const int first = first_kind();
+		const enum cut_kind kind =
+			(enum cut_kind)(first + i % ((int) CUT_KINDS - first));
 		const int by = kind == CUT_RECEIVED ? !from : from;
 
 		if (pair->proc->rank == by) {
 			cut.kind = kind;
+			cut.again = ft_link_there() ? rand() % 5 : 0;
 			__atomic_store_n(&cut.after, 1 + rand() % 40, __ATOMIC_RELEASE);
 		}
 		FT_TRY(until_lanes(pair, from, by, key));
@@ -221,6 +290,7 @@ static int run(struct ft_proc *proc)
 
 	srand((unsigned int) proc->opts.seed + (unsigned int) proc->rank);
 	is_late = proc->opts.quick;
+	cut.kind = first_kind();
 	cut.after = 2;
 	FT_TRY(ft_pair_hints(&pair, proc));
 	FT_TRY(ft_pair_open(&pair, LEN + FT_ROOM));

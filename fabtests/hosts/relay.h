@@ -14,11 +14,25 @@
 #define RELAY_HOSTS 64
 #define RELAY_NET "10.83.0" /* host N is .N+1 there */
 #define RELAY_MTU 9000
+#define RELAY_FLOWS 256 /* the newest, two of each connection of TCP's */
+
+/**
+ * struct relay_flow - one way of a connection of TCP's, by its ports
+ * @place:	how far in its stream what has passed has got
+ * @cut:	nothing passes any more; @told: both ends have heard that, as something has got lost
+ */
+struct relay_flow {
+	unsigned int source, dest;
+	int from, to;
+	uint32_t place;
+	bool cut, told;
+};
 
 /**
  * struct relay
  * @tun:	of each host
  * @cut:	nothing gets to this host, nor away from it
+ * @flows:	what goes over TCP, each way
  * @loss:	percentage of packets that get lost, as @seed will have it
  * @delay_us:	for all packets
  * @lost:	packets that got lost so far, by a cut too
@@ -28,6 +42,8 @@ struct relay {
 	int tun[RELAY_HOSTS];
 	int hosts;
 	bool cut[RELAY_HOSTS];
+	struct relay_flow flows[RELAY_FLOWS];
+	unsigned int next_flow;
 	unsigned int loss;
 	double delay_us;
 	uint64_t seed;
@@ -39,8 +55,8 @@ struct relay {
 /**
  * relay_run() - carry packets until the process @until has ended (a pidfd)
  *
- * What comes by the socket @control is obeyed meanwhile: "cut HOST", "mend HOST", "count". The
- * answer is the number of packets that got lost so far; it comes once the command holds.
+ * What comes by the socket @control is obeyed meanwhile: "cut HOST", "mend HOST", "reset
+ * PORT PORT", "count". The answer is the number of packets that got lost so far; it comes once the command holds.
  */
 int relay_run(struct relay *relay, int control, int until);
 

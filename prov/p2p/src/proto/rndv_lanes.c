@@ -266,21 +266,31 @@ static unsigned int rndv_lanes_heard(const struct xfer_peer_lanes *lanes)
 }
 
 /*
- * Sends something over each of its lanes. False: not now, as one has failed not long ago, or what was sent the last time
- * is still on its way, or the core may need the descriptors for its own connections
+ * Sends something over each of its lanes. False: not now, as what was sent the last time is still on its way, or the core may
+ * need the descriptors for its own connections
  */
+static bool rndv_lanes_send(struct xfer_peer *peer)
+{
+	if (room_spare(peer->lanes->out) || rndv_lane_first_next(peer, NULL))
+		return false;
+	for (unsigned int i = 0; i < peer->lanes->out; i++)
+		rndv_lane_first_post(peer, i, false, NULL);
+	return true;
+}
+
+/* Begins to use its lanes. False: not now, or one has failed not long ago */
 static bool rndv_lanes_try(struct xfer_peer *peer)
 {
 	struct xfer_peer_lanes *lanes = peer->lanes;
 
 	if (!retry_due(&lanes->failed))
 		return false;
-	if (room_spare(lanes->out) || rndv_lane_first_next(peer, NULL)) {
+	if (!rndv_lanes_send(peer)) {
 		retry_failed(&lanes->failed);
 		return false;
 	}
-	for (unsigned int i = 0; i < lanes->out; i++)
-		rndv_lane_first_post(peer, i, false, NULL);
+	lanes->again = (struct retry){.delay = 0};
+	retry_failed(&lanes->again);
 	return true;
 }
 
@@ -378,8 +388,14 @@ void rndv_lanes_adapt(struct xfer_req *req)
 	struct xfer_peer_lanes *lanes = req->peer->lanes;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (lanes && lanes->out)
-		rndv_lanes_tell(req->peer, P2P_MIN(lanes_use(req->ctx.ep), lanes->out));
+	if (!lanes || !lanes->out)
+		return;
+	rndv_lanes_tell(req->peer, P2P_MIN(lanes_use(req->ctx.ep), lanes->out));
+	/* a connection that was cut may have lost what the core had called sent: nobody is told of that */
+	if (lanes->told > req->transfer.lanes && retry_due(&lanes->again)) {
+		retry_failed(&lanes->again);
+		rndv_lanes_send(req->peer);
+	}
 }
 
 void rndv_lanes_failed(struct xfer_peer *peer)

@@ -112,6 +112,7 @@ struct xfer_life {
  * @told:	so many of those we use, as it knows
  * @turn:	how often we have begun to use them anew; @over: its end was said, or there are none
  * @failed:	one of those has failed: when they may be tried again
+ * @again:	they were tried: when that is repeated, as long as not all of them are used
  * @held:	receives of lanes that are kept for it (lanes_keep())
  * @whole:	it wants messages from host memory whole
  * @hinted:	when one of those was announced last for it to offer lanes [ms]
@@ -124,6 +125,7 @@ struct xfer_peer_lanes {
 	struct retry offers;
 	struct retry taken;
 	struct retry failed;
+	struct retry again;
 	uint32_t number;
 	uint32_t theirs;
 	uint32_t heard[LANES_MAX];
