@@ -149,8 +149,7 @@ static ssize_t busy_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, ui
 static ssize_t busy_null_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg,
 				  uint64_t flags)
 {
-	null_mark(msg->msg_iov, msg->iov_count);
-	return null_end(busy_find(ep), msg->context, FI_WRITE, flags);
+	return null_write(busy_find(ep), msg, flags);
 }
 
 static ssize_t busy_null_readmsg(struct fid_ep *ep, const struct fi_msg_rma *msg,

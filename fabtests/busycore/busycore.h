@@ -4,10 +4,10 @@
 #define FABTESTS_BUSYCORE_H
 
 #include <stdbool.h>
-#include <sys/uio.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_eq.h>
+#include <rdma/fi_rma.h>
 
 struct late;
 struct null;
@@ -71,11 +71,11 @@ bool late_holds(const struct fid *fid);
 /* Are writes and reads to end at once? */
 bool null_wanted(void);
 
-/* Marks what a write was to move, if that is wanted */
-void null_mark(const struct iovec *iov, size_t count);
-
 /* Ends an operation of @ep. @kind: FI_READ or FI_WRITE */
 ssize_t null_end(const struct busy *ep, void *context, uint64_t kind, uint64_t flags);
+
+/* The same of a write, whose memory it marks if that is wanted */
+ssize_t null_write(const struct busy *ep, const struct fi_msg_rma *msg, uint64_t flags);
 
 /* Puts its own calls before those of a queue, which has just been opened */
 void null_opened(struct fid_cq *cq, const struct fi_cq_attr *attr);

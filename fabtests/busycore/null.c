@@ -6,6 +6,9 @@
  * BUSYCORE_NULL=mark: a write adds one to the first 8 bytes that it was to move, so that one who looks there learns when it
  * was called.
  *
+ * BUSYCORE_NULL=slow: operations end in their order, one each time that somebody looks. A write leaves in the first 8 bytes
+ * that it was to move how many are in front of it. So a test sees who waits for whom, on processors of any speed.
+ *
  * An application's thread and the proxy may call at the same time: each queue has a lock.
  */
 #include "busycore.h"
@@ -22,10 +25,13 @@
 /**
  * struct null - one queue
  * @core:	its own calls
+ * @marks, @slow: as BUSYCORE_NULL says
+ * @rests:	of the slow one: there is nothing at this look, as there was at the last one
  * @ended:	operations, from @tail to @head
  */
 struct null {
 	pthread_mutex_t lock;
+	bool marks, slow, rests;
 	const struct fi_ops_cq *core;
 	size_t size;
 	uint64_t head, tail;
@@ -38,19 +44,6 @@ struct null {
 bool null_wanted(void)
 {
 	return getenv("BUSYCORE_NULL");
-}
-
-void null_mark(const struct iovec *iov, size_t count)
-{
-	static int marks = -1;
-	const char *wish;
-
-	if (marks < 0) {
-		wish = getenv("BUSYCORE_NULL");
-		marks = wish && !strcmp(wish, "mark");
-	}
-	if (marks && count && iov->iov_len >= sizeof(uint64_t))
-		__atomic_fetch_add((uint64_t *) iov->iov_base, 1, __ATOMIC_RELEASE);
 }
 
 ssize_t null_end(const struct busy *ep, void *context, uint64_t kind, uint64_t flags)
@@ -70,14 +63,44 @@ ssize_t null_end(const struct busy *ep, void *context, uint64_t kind, uint64_t f
 	return ret;
 }
 
+ssize_t null_write(const struct busy *ep, const struct fi_msg_rma *msg, uint64_t flags)
+{
+	struct null *null = ep->null;
+	uint64_t *word = NULL;
+
+	if (null && msg->iov_count && msg->msg_iov->iov_len >= sizeof(*word))
+		word = msg->msg_iov->iov_base;
+	if (word && null->marks)
+		__atomic_fetch_add(word, 1, __ATOMIC_RELEASE);
+	if (word && null->slow) {
+		pthread_mutex_lock(&null->lock);
+		__atomic_store_n(word, null->head - null->tail, __ATOMIC_RELEASE);
+		pthread_mutex_unlock(&null->lock);
+	}
+	return null_end(ep, msg->context, FI_WRITE, flags);
+}
+
+/* How many operations end at this look, which has room for @count? */
+static size_t null_ends(struct null *null, size_t count)
+{
+	const uint64_t left = null->head - null->tail;
+
+	if (null->slow) {
+		null->rests = !null->rests;
+		count = null->rests ? 0 : 1;
+	}
+	return left < count ? (size_t) left : count;
+}
+
 static ssize_t null_readfrom(struct fid_cq *cq, void *buf, size_t count, fi_addr_t *src)
 {
 	struct null *null = busy_find(cq)->null;
 	struct fi_cq_data_entry *entry;
-	size_t read = 0;
+	size_t read, ends;
 
 	pthread_mutex_lock(&null->lock);
-	for (; read < count && null->tail < null->head; read++) {
+	ends = null_ends(null, count);
+	for (read = 0; read < ends; read++) {
 		/* the other format begins alike */
 		entry = (void *) ((char *) buf + read * null->size);
 		*entry = (struct fi_cq_data_entry){
@@ -100,9 +123,12 @@ static ssize_t null_read(struct fid_cq *cq, void *buf, size_t count)
 void null_opened(struct fid_cq *cq, const struct fi_cq_attr *attr)
 {
 	struct null *null = calloc(1, sizeof(*null));
+	const char *wish = getenv("BUSYCORE_NULL");
 
 	if (!null)
 		abort();
+	null->marks = !strcmp(wish, "mark");
+	null->slow = !strcmp(wish, "slow");
 	pthread_mutex_init(&null->lock, NULL);
 	null->size = busy_entry_size(attr);
 	null->core = cq->ops;

@@ -50,6 +50,7 @@ struct xpu_shared {
 /**
  * struct xpu_put - a put under way to @peer, a number of its endpoint's: its context.
  * @ring:	whose signals to @peer wait until it has ended; NULL: its endpoint is exported no more
+ * @of_turn:	it was posted in a full ring's turn
  * @orphan_of:	then the number of the endpoint
  */
 struct xpu_put {
@@ -57,6 +58,7 @@ struct xpu_put {
 	struct xpu_ep *ep;
 	struct xpu_ring *ring;
 	unsigned int peer;
+	bool of_turn;
 	uint64_t orphan_of;
 	SLIST_ENTRY(xpu_put) entry;
 };
@@ -146,12 +148,13 @@ struct xpu_ring {
 /**
  * struct xpu_peer - who has targets.
  * @puts:	how many are under way to it; @ring_puts: the same, of each ring
+ * @turn_puts:	the same, of full rings' turns; @turn: the last turn that had one
  * @failed:	bits: the rings of which a put to it has failed
  * @mapped:	all its targets are
  */
 struct xpu_peer {
 	fi_addr_t addr;
-	unsigned int puts;
+	unsigned int puts, turn_puts, turn;
 	uint16_t *ring_puts;
 	uint64_t *failed;
 	bool mapped;
@@ -170,8 +173,9 @@ struct xpu_target {
  * @rings:	@ring_count of them
  * @hot:	a bit for each ring that had something lately, @words of 64
  * @full:	a bit for each that had more than a turn's operations; @turn: whose turn is next
+ * @turns:	how many there were; @in_turn: it is one's turn
  * @window:	of the other rings, the first one that is looked at next; @rounds: of all, since @hot was empty
- * @brief:	so many looks are to be short
+ * @brief:	the looks of so many turns are to be short
  * @puts:	how many are under way
  * @ending:	nothing more is posted
  * @exclusive:	each ring has one user at a time
@@ -189,7 +193,8 @@ struct xpu_ep {
 	unsigned int ring_count;
 	uint64_t *hot, *full;
 	unsigned int words;
-	unsigned int turn;
+	unsigned int turn, turns;
+	bool in_turn;
 	unsigned int window;
 	unsigned int rounds;
 	unsigned int brief;
@@ -306,7 +311,7 @@ static inline struct xpu_peer *xpu_peer_of(const struct xpu_ep *ep, uint32_t tar
 
 /*
  * Does an operation wait for puts that are under way? A signal waits for those of its ring to its peer, a put for a
- * record.
+ * record, and in short looks for those of the last full ring's turn to its peer.
  * Puts end, so this has no time limit: a peer that lives may take long.
  */
 bool xpu_op_waits(const struct xpu_ep *ep, const struct xpu_ring *ring,

@@ -11,7 +11,7 @@
 /* Of one ring, so many operations are posted before others have their turn */
 #define XPU_TURN 4
 
-/* So many full rings have their turn in a long look; so many looks are short once they are */
+/* So many full rings have their turn in a long look; in so many turns that post, looks are short once they are */
 #define XPU_TURNS 4
 #define XPU_BRIEF 64
 
@@ -147,13 +147,18 @@ static bool xpu_ring_take(struct xpu_ep *ep, struct xpu_ring *ring, const struct
 
 /* ---- rings ---- */
 
-/* Posts what waits, and what is in a ring. Returns how many operations there were that could be posted */
-static int xpu_ring_look(struct xpu_ep *ep, struct xpu_ring *ring)
+/*
+ * Posts what waits, and what is in a ring. Returns how many operations there were that could be posted. The ring is full if
+ * that and what still waits are a turn's.
+ */
+static int xpu_ring_look(struct xpu_ep *ep, unsigned int number)
 {
+	const uint64_t bit = UINT64_C(1) << number % 64;
+	struct xpu_ring *ring = &ep->rings[number];
 	int posted = ring->held ? xpu_lines_look(ep, ring) : 0, taken;
 	struct ring_op op;
 
-	for (taken = 0; taken < XPU_TURN && !ring->fenced; taken++) {
+	for (taken = 0; taken < XPU_TURN && posted < XPU_TURN && !ring->fenced; taken++) {
 		if (!ring_peek(&ring->ring, &op))
 			break;
 		if (xpu_ring_take(ep, ring, &op))
@@ -164,6 +169,10 @@ static int xpu_ring_look(struct xpu_ep *ep, struct xpu_ring *ring)
 	}
 	if (taken)
 		ring_tell(&ring->ring);
+	if ((unsigned int) posted + ring->held >= XPU_TURN)
+		ep->full[number / 64] |= bit;
+	else
+		ep->full[number / 64] &= ~bit;
 	return posted;
 }
 
@@ -216,30 +225,30 @@ static bool xpu_rings_look(struct xpu_ep *ep)
 
 	for (unsigned int i = 0; i < ep->words; i++) {
 		for (uint64_t hot = ep->hot[i] & ~ep->full[i]; hot; hot &= hot - 1) {
-			const int bit = __builtin_ctzll(hot);
-			const int posted = xpu_ring_look(ep, &ep->rings[i * 64 + bit]);
+			const unsigned int bit = (unsigned int) __builtin_ctzll(hot);
 
-			if (posted >= XPU_TURN)
-				ep->full[i] |= UINT64_C(1) << bit;
-			else
-				emptied |= posted > 0;
+			emptied |= xpu_ring_look(ep, i * 64 + bit) && !(ep->full[i] >> bit & 1);
 		}
 	}
 	return emptied;
 }
 
-/* The next of the full rings has its turn. False: there is none */
-static bool xpu_rings_turn(struct xpu_ep *ep)
+/* The next of the full rings has its turn. Returns how many operations could be posted; -1: no ring is full */
+static int xpu_rings_turn(struct xpu_ep *ep)
 {
 	const int next = xpu_ring_next_full(ep);
+	int posted;
 
 	if (next < 0)
-		return false;
+		return -1;
 	ep->turn = (unsigned int) (next + 1) % ep->ring_count;
 	ring_fetch(&ep->rings[xpu_ring_next_full(ep)].ring, XPU_TURN);
-	if (xpu_ring_look(ep, &ep->rings[next]) < XPU_TURN)
-		ep->full[next / 64] &= ~(UINT64_C(1) << next % 64);
-	return true;
+	ep->turns++;
+	ep->in_turn = true;
+	posted = xpu_ring_look(ep, (unsigned int) next);
+	ep->in_turn = false;
+	ep->brief -= ep->brief && posted;
+	return posted;
 }
 
 /*
@@ -248,26 +257,28 @@ static bool xpu_rings_turn(struct xpu_ep *ep)
  * operations is full: of those, one has its turn at a time, and the others are looked at in between.
  *
  * What ends is seen after a look. So a look is short for a while if one has posted beside full ones, as it waits for an
- * answer. Else it is longer, as the core and the device do better with many at once.
+ * answer. Then a turn's puts also wait until the peer has those of the last turn, as the core's queue and the network's know
+ * no turns. Else looks are longer, as the core and the device do better with many at once.
  */
 bool xpu_ep_look(struct xpu_ep *ep)
 {
 	unsigned int turns = ep->brief ? 1 : XPU_TURNS;
 	bool moved = false, emptied;
+	int posted;
 
 	if (ep->ending)
 		return false;
-	ep->brief -= ep->brief > 0;
 	xpu_rings_find(ep);
 	do {
 		emptied = xpu_rings_look(ep);
-		if (!xpu_rings_turn(ep))
-			return moved || emptied;
-		moved = true;
+		posted = xpu_rings_turn(ep);
+		if (posted < 0)
+			break;
+		moved |= posted > 0;
 		if (emptied)
 			ep->brief = XPU_BRIEF;
 	} while (!emptied && --turns);
-	return true;
+	return moved || emptied;
 }
 
 /* ---- export ---- */

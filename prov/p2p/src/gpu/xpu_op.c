@@ -176,6 +176,7 @@ static void xpu_put_count(const struct xpu_put *put, int change)
 
 	peer->puts += (unsigned int) change;
 	peer->ring_puts[xpu_ring_number(put->ep, put->ring)] += (uint16_t) change;
+	peer->turn_puts += put->of_turn ? (unsigned int) change : 0;
 	put->ep->puts += (unsigned int) change;
 }
 
@@ -201,15 +202,16 @@ bool xpu_put_ended(struct xpu_ctx *ctx, const void *context, int err)
 }
 
 /*
- * May a signal overtake a put that has ended? One that we serve is there by then. One of the core's may be on its way,
- * and a signal that we serve may take another way; but within the host a peer takes both out of one queue.
+ * Is a put to be there when it has ended? One that we serve is. One of the core's may be on its way, and a signal that we
+ * serve may take another way and overtake it. In short looks the first put of a turn is to be there, and with it what came
+ * before: the next turn waits for it. Within the host a peer takes all out of one queue.
  */
-static bool xpu_put_outrun(const struct xpu_ep *ep, const struct fi_p2p_xpu_target *target)
+static bool xpu_put_arrives(const struct xpu_ep *ep, const struct xpu_target *to)
 {
 	const struct xfer_ep *xfer_ep = &ep->ep->xfer;
 
-	return ep->mixed && !(xfer_ep->quirks & QUIRK_NEAR) &&
-	       !(target->key & xfer_ep->xfer->key_mark);
+	return (ep->mixed || (ep->in_turn && ep->brief && !ep->peers[to->peer].turn_puts)) &&
+	       !(xfer_ep->quirks & QUIRK_NEAR) && !(to->is.key & xfer_ep->xfer->key_mark);
 }
 
 /* A write, whose arguments the target and the trigger have between them */
@@ -229,9 +231,12 @@ static int xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct r
 	put->ep = ep;
 	put->ring = ring;
 	put->peer = to->peer;
-	xpu_put_count(put, 1);
+	put->of_turn = ep->in_turn;
 	op_init(&write, FI_OP_WRITE, OP_FLAGGED,
-		FI_COMPLETION | (xpu_put_outrun(ep, target) ? FI_DELIVERY_COMPLETE : 0));
+		FI_COMPLETION | (xpu_put_arrives(ep, to) ? FI_DELIVERY_COMPLETE : 0));
+	if (ep->in_turn)
+		ep->peers[to->peer].turn = ep->turns;
+	xpu_put_count(put, 1);
 	write.rma = (struct fi_msg_rma){&iov, &desc, 1, target->dest_addr, &remote, 1, put, 0};
 	ret = xpu_submit(ep->ep, &write);
 	if (ret)
@@ -267,7 +272,8 @@ bool xpu_op_waits(const struct xpu_ep *ep, const struct xpu_ring *ring,
 		return false;
 	switch (op->kind) {
 	case FI_P2P_XPU_KIND_PUT:
-		return peer->puts >= XPU_PUTS - ep->ctx->under_way;
+		return peer->puts >= XPU_PUTS - ep->ctx->under_way ||
+		       (ep->in_turn && ep->brief && peer->turn_puts && peer->turn != ep->turns);
 	case FI_P2P_XPU_KIND_SET:
 	case FI_P2P_XPU_KIND_ADD:
 		return peer->ring_puts[xpu_ring_number(ep, ring)];
