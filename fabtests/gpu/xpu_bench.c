@@ -19,6 +19,9 @@
 #define PUTS 200 /* less than a ring has room for */
 #define RATE 20000
 
+/* Blocks of which all but one put, also where threads of the host are the blocks */
+#define CROWD 132
+
 /* Beside the signals: what is put to and read from host memory [bytes] */
 #define NEAR (XPU_SIGNALS * sizeof(uint64_t) / 2)
 
@@ -139,8 +142,8 @@ static int timed(struct bench *bench, enum xpu_kernel kernel, unsigned int block
 {
 	struct xpu_side *side = &bench->side;
 	const uint64_t zero = 0;
-	uint64_t result[XPU_BLOCKS_MAX], counted;
-	double us[TURNS];
+	uint64_t result[XPU_BLOCKS_MAX], counted, others;
+	double us[TURNS], meanwhile[TURNS];
 
 	side->args.blocks = blocks;
 	side->args.count = bench->pings;
@@ -153,11 +156,19 @@ static int timed(struct bench *bench, enum xpu_kernel kernel, unsigned int block
 		FT_TRY(xpu_side_run(side, kernel, bench->threads, result));
 		FT_CHECK(result[0], "a kernel has failed");
 		us[i] = (double) result[0] / 1e3 / ways / (double) bench->pings;
+		FT_TRY(side->result.ops->from(&others,
+					      side->result.addr + blocks * sizeof(others),
+					      sizeof(others)));
+		meanwhile[i] = (double) others / (double) bench->pings;
+		if (kernel == XPU_LONE)
+			counted += bench->pings;
 		if (side->args.posting)
 			FT_TRY(drain(bench, counted, result, blocks));
 		FT_TRY(ft_meet_all(side->proc));
 	}
 	say(bench, what, us, "us");
+	if (side->args.posting)
+		say(bench, "    writes of all in that time", meanwhile, "");
 	return 0;
 }
 
@@ -168,8 +179,9 @@ static int ping(struct bench *bench, size_t len, const char *what)
 	return timed(bench, XPU_PING, 1, 2, what);
 }
 
-/* A read of 8 bytes of host memory, until the kernel knows that it has ended */
-static int trip(struct bench *bench, unsigned int blocks, int posting, const char *what)
+/* A read of 8 bytes of host memory, or with XPU_LONE a write, until the kernel knows that it has ended */
+static int trip(struct bench *bench, enum xpu_kernel kernel, unsigned int blocks, int posting,
+		const char *what)
 {
 	struct xpu_args *args = &bench->side.args;
 	const struct xpu_args before = *args;
@@ -182,7 +194,7 @@ static int trip(struct bench *bench, unsigned int blocks, int posting, const cha
 	args->target = bench->near;
 	args->len = 8;
 	args->posting = posting;
-	ret = timed(bench, XPU_TRIP, blocks, 1, what);
+	ret = timed(bench, kernel, blocks, 1, what);
 	*args = before;
 	return ret;
 }
@@ -311,9 +323,12 @@ static int provider(struct bench *bench)
 	bench->side.args.len = 8;
 	bench->side.args.target = bench->near;
 	FT_TRY(timed(bench, XPU_ROUND, 1, 1, "a kernel puts 8 bytes, and sees it counted"));
-	FT_TRY(trip(bench, 1, 0, "a kernel reads 8 bytes of the peer's"));
-	FT_TRY(trip(bench, bench->blocks, 0, "  while other blocks look at a signal"));
-	FT_TRY(trip(bench, bench->blocks, 1, "  while other blocks put"));
+	FT_TRY(trip(bench, XPU_LONE, 1, 0, "a kernel puts 8 bytes, and sees an entry"));
+	FT_TRY(trip(bench, XPU_LONE, CROWD, 1, "  while other blocks put"));
+	FT_TRY(trip(bench, XPU_TRIP, 1, 0, "a kernel reads 8 bytes of the peer's"));
+	FT_TRY(trip(bench, XPU_TRIP, bench->blocks, 0,
+		    "  while other blocks look at a signal"));
+	FT_TRY(trip(bench, XPU_TRIP, CROWD, 1, "  while other blocks put"));
 	FT_TRY(rate(bench, XPU_SET, bench->near, 1, "signals: 1 block"));
 	FT_TRY(rate(bench, XPU_SET, bench->near, bench->blocks, "  many blocks"));
 	FT_TRY(rate(bench, XPU_RATE, bench->near, 1, "puts of 8 bytes, host memory: 1 block"));

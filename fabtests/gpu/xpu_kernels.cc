@@ -370,17 +370,22 @@ __device__ static void xpu_issue(struct xpu_args &args)
 		args.result[xpu_block()] = ret ? 0 : fi_p2p_xpu_now() - begin;
 }
 
-/* What the other blocks do while the first one is measured. The result says how often. */
+/* What another block does while the first one is measured. False: it could not post */
+__device__ static bool xpu_busy_once(struct xpu_args &args)
+{
+	if (args.posting)
+		return !fi_p2p_xpu_put(&args.ep, args.target, 0, 0, 8, FI_P2P_XPU_NO_FENCE,
+				       args.scope);
+	return fi_p2p_xpu_load(&args.signal[xpu_block() * XPU_APART]);
+}
+
+/* The result says how often. */
 __device__ static void xpu_busy(struct xpu_args &args)
 {
 	uint64_t posted = 0;
 
 	while (!fi_p2p_xpu_load(args.over)) {
-		if (args.posting)
-			posted += !fi_p2p_xpu_put(&args.ep, args.target, 0, 0, 8,
-						  FI_P2P_XPU_NO_FENCE, args.scope);
-		else
-			posted += fi_p2p_xpu_load(&args.signal[xpu_block() * XPU_APART]) != 0;
+		posted += xpu_busy_once(args);
 		gpu_spin();
 	}
 	args.result[xpu_block()] = posted;
@@ -467,6 +472,22 @@ __device__ static int xpu_trip(struct xpu_args &args)
 	return ret;
 }
 
+/* The same with writes. The queue tells of no puts, so each entry is one of them */
+__device__ static int xpu_lone(struct xpu_args &args)
+{
+	struct fi_cq_tagged_entry entry = {};
+	int ret = 0;
+
+	for (uint64_t i = 1; i <= args.count && !ret; i++) {
+		XPU_RETRY(ret, fi_p2p_xpu_write(&args.ep, args.buf, args.len, &args.desc, 0,
+						&args.peer, args.there, args.key, nullptr,
+						FI_COMPLETION, args.scope));
+		if (!ret && fi_p2p_xpu_cq_sread(&args.cq, &entry, 1, 1, args.scope) != 1)
+			ret = -FI_EIO;
+	}
+	return ret;
+}
+
 __device__ static int xpu_echo(struct xpu_args &args)
 {
 	for (uint64_t i = 1; i <= args.count; i++) {
@@ -500,24 +521,28 @@ __device__ static void xpu_rest(struct xpu_args &args)
 
 __device__ static void xpu_timed(struct xpu_args &args)
 {
-	uint64_t begin = fi_p2p_xpu_now();
+	uint64_t begin = fi_p2p_xpu_now(), counted;
 	int ret;
 
 	if (xpu_block()) {
 		xpu_busy(args);
 		return;
 	}
+	counted = fi_p2p_xpu_cntr_read(&args.tx, args.scope);
 	if (args.kernel == XPU_PING || args.kernel == XPU_STORE)
 		ret = xpu_ping(args);
 	else if (args.kernel == XPU_ROUND)
 		ret = xpu_round(args);
 	else if (args.kernel == XPU_TRIP)
 		ret = xpu_trip(args);
+	else if (args.kernel == XPU_LONE)
+		ret = xpu_lone(args);
 	else if (args.kernel == XPU_ASKED)
 		ret = xpu_asked(args);
 	else
 		ret = xpu_echo(args);
 	args.result[0] = ret ? 0 : fi_p2p_xpu_now() - begin;
+	args.result[args.blocks] = fi_p2p_xpu_cntr_read(&args.tx, args.scope) - counted;
 	fi_p2p_xpu_store(args.over, 1);
 }
 
@@ -565,6 +590,7 @@ __global__ static void __launch_bounds__(XPU_THREADS_MAX) xpu_run(struct xpu_arg
 	case XPU_STORE:
 	case XPU_ROUND:
 	case XPU_TRIP:
+	case XPU_LONE:
 	case XPU_ASKED:
 	case XPU_ECHO:
 		xpu_timed(args);
@@ -624,6 +650,29 @@ int xpu_unpin(void *addr)
 
 static std::vector<std::thread> xpu_threads;
 
+/* All busy blocks in one thread: a hundred threads would wait for processors, not for the core. */
+static void xpu_crowd(struct xpu_args args, unsigned int blocks)
+{
+	cudaemu_place place = {};
+	bool posted;
+
+	place.grid_dim = {blocks, 1, 1};
+	place.block_dim = {1, 1, 1};
+	gpu_place = &place;
+	while (!fi_p2p_xpu_load(args.over)) {
+		posted = false;
+		for (place.block.x = 1; place.block.x < blocks; place.block.x++) {
+			if (!xpu_busy_once(args))
+				continue;
+			args.result[place.block.x]++;
+			posted = true;
+		}
+		/* the rings have enough for longer than that */
+		if (!posted)
+			__nanosleep(200000);
+	}
+}
+
 static void xpu_thread(struct xpu_args args, unsigned int block, unsigned int blocks)
 {
 	cudaemu_place place = {};
@@ -640,6 +689,10 @@ int xpu_launch(const struct xpu_args *args, unsigned int blocks, unsigned int th
 {
 	if (device >= 0)
 		return GPU_LAUNCH(xpu_run, blocks, threads, 0, *args);
+	if (args->posting) {
+		xpu_threads.emplace_back(xpu_crowd, *args, blocks);
+		blocks = 1;
+	}
 	for (unsigned int i = 0; i < blocks; i++)
 		xpu_threads.emplace_back(xpu_thread, *args, i, blocks);
 	return 0;

@@ -37,11 +37,13 @@ enum xpu_kernel {
 	XPU_BURST, /* the same in a burst */
 	XPU_RATE,  /* bursts from all blocks; the result is the time of all [ns] */
 	XPU_SET,   /* the same with signals */
-	XPU_PING, /* as XPU_SIGNAL, without looking at bytes. As of the next five, the result is the
-		     * time of all [ns]; and other blocks than the first are busy until it has ended */
+	XPU_PING, /* as XPU_SIGNAL, without looking at bytes. As of the next six, the result is the
+		     * time of all [ns], and behind those of all blocks, how many writes have been counted;
+		     * and other blocks than the first are busy until it has ended */
 	XPU_STORE, /* the same by plain stores to mapped memory */
 	XPU_ROUND, /* puts, and waits for each to be counted */
 	XPU_TRIP,  /* reads, and waits for each */
+	XPU_LONE,  /* writes, and waits for an entry of each */
 	XPU_ECHO,  /* sets a word of the host's, and waits for the host to set the next one */
 	XPU_ASKED, /* puts, and waits until the core is asked: BUSYCORE_NULL=mark of null.c */
 	XPU_REST,  /* does nothing until the host sets a word */
@@ -74,7 +76,7 @@ enum xpu_kernel {
  * @first:	this side begins
  * @adds:	signals may be added
  * @careful:	it stops posting when an error was counted
- * @posting:	busy blocks post puts; or else they look at a signal
+ * @posting:	busy blocks post puts, on the host all by one thread; or else they look at a signal
  * @over:	a word that tells busy blocks to end
  */
 struct xpu_args {
