@@ -95,11 +95,12 @@ static int greet(struct side *s, uint32_t step)
 struct wire_msg hostile_write(struct side *s)
 {
 	return (struct wire_msg){
-		.type = WIRE_WRITE,
+		.type = WIRE_CALL,
+		.op = FI_ATOMIC_WRITE,
 		.id = s->next_id++,
 		.len = LONG,
 		.chunk = CHUNK,
-		.flags = WIRE_WANT_FIN,
+		.flags = WIRE_WANT_DONE,
 		.key = s->known.key,
 		.addr = s->known.base,
 	};
@@ -108,7 +109,8 @@ struct wire_msg hostile_write(struct side *s)
 struct wire_msg hostile_cts(uint64_t id, size_t len, uint32_t flags)
 {
 	return (struct wire_msg){
-		.type = WIRE_CTS,
+		.type = WIRE_TAKE,
+		.to_sender = true,
 		.id = id,
 		.len = len,
 		.chunk = CHUNK,
@@ -121,7 +123,7 @@ struct wire_msg hostile_cts(uint64_t id, size_t len, uint32_t flags)
 int hostile_give_up(struct side *s, uint64_t id, bool to_sender)
 {
 	return hostile_say(s, (struct wire_msg){
-				      .type = WIRE_ABORT,
+				      .type = WIRE_DONE,
 				      .id = id,
 				      .status = -FI_ECANCELED,
 				      .to_sender = to_sender,
@@ -147,17 +149,17 @@ static int listen_again(struct side *s, size_t i)
 
 static int heard_one(struct side *s, const struct wire_msg *msg)
 {
-	if (msg->type == WIRE_ANNOUNCE && !s->announced.id)
+	if (msg->type == WIRE_ANNOUNCE && !msg->to_sender && !s->announced.id)
 		s->announced = *msg;
 	if (s->asked && msg->id == s->asked &&
-	    (msg->type == WIRE_FIN || msg->type == WIRE_CTS || msg->type == WIRE_ABORT)) {
-		s->granted = msg->type == WIRE_CTS;
+	    (msg->type == WIRE_DONE || msg->type == WIRE_TAKE)) {
+		s->granted = msg->type == WIRE_TAKE;
 		s->answer = *msg;
 		s->asked = 0;
 	}
 	if (msg->type == WIRE_LANES)
 		return hostile_lanes_heard(s, msg);
-	if (msg->type == WIRE_SUPPLY) {
+	if (msg->type == WIRE_ANNOUNCE && msg->to_sender) {
 		s->supplies++;
 		return hostile_say(s, hostile_cts(msg->id, CHUNK, 0));
 	}
@@ -298,7 +300,8 @@ static int read_lent(struct side *s, size_t len, bool *read)
 	ssize_t ret;
 
 	while ((ret = fi_read(s->ctx.ep, bytes, len, NULL, s->ctx.peer[VICTIM],
-			      s->announced.addr, s->announced.key, &req)) == -FI_EAGAIN)
+			      s->announced.lent_addr, s->announced.lent_key, &req)) ==
+	       -FI_EAGAIN)
 		FT_TRY(hostile_hear(s));
 	if (ret)
 		return ft_fail((int) ret, "fi_read", "a lent message");
@@ -347,7 +350,7 @@ static int guess(struct side *s, struct wire_msg msg)
 /* Another's message is said to have arrived. */
 static int attack_fin(struct side *s)
 {
-	return guess(s, (struct wire_msg){.type = WIRE_FIN});
+	return guess(s, (struct wire_msg){.type = WIRE_DONE, .to_sender = true});
 }
 
 /* The pieces of another's message are asked for. */
@@ -389,7 +392,7 @@ static int attack_writes(struct side *s)
 
 int hostile_recant_writes(struct side *s)
 {
-	const struct wire_msg abort = {.type = WIRE_ABORT,
+	const struct wire_msg abort = {.type = WIRE_DONE,
 				       .id = FIRST_ID,
 				       .status = -FI_ECANCELED};
 
@@ -401,9 +404,9 @@ static int attack_reads(struct side *s)
 {
 	struct wire_msg read = hostile_write(s);
 
-	read.type = WIRE_READ;
+	read.op = FI_ATOMIC_READ;
 	read.len = CHUNK;
-	read.flags = 0;
+	read.flags = WIRE_FETCH;
 	FT_TRY(hostile_flood(s, read, READS));
 	HOSTILE_UNTIL(s, s->supplies == READS);
 	return 0;
@@ -520,7 +523,9 @@ static int done(struct side *s, enum ft_call call, int peer)
 static int liar_done(struct side *s)
 {
 	const struct wire_msg read = {
-		.type = WIRE_READ,
+		.type = WIRE_CALL,
+		.op = FI_ATOMIC_READ,
+		.flags = WIRE_FETCH,
 		.id = LAST_ID,
 		.len = 8,
 		.key = s->known.key,

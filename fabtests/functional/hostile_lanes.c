@@ -19,7 +19,7 @@
 #define FIRST_TURN ((uint64_t) LANES_MAX)
 
 /* The number of lanes in a CTS */
-#define IN_CTS(count) ((uint32_t) (count) << WIRE_CTS_LANES_SHIFT)
+#define IN_CTS(count) ((uint32_t) (count) << WIRE_TAKE_LANES_SHIFT)
 
 int hostile_lanes_prepare(const char *prov, bool rxm)
 {
@@ -115,8 +115,8 @@ static size_t name_ports(const struct side *s, uint16_t port,
 static int lanes_asked(struct side *s, uint32_t *by)
 {
 	FT_TRY(hostile_ask(s, hostile_write(s)));
-	FT_CHECK(s->answer.type == WIRE_CTS, "a write is refused");
-	*by = (s->answer.flags & WIRE_CTS_LANES) >> WIRE_CTS_LANES_SHIFT;
+	FT_CHECK(s->answer.type == WIRE_TAKE, "a write is refused");
+	*by = (s->answer.flags & WIRE_TAKE_LANES) >> WIRE_TAKE_LANES_SHIFT;
 	return 0;
 }
 
@@ -215,7 +215,8 @@ int hostile_lanes_unknown(struct side *s)
 	s->asked = s->announced.id;
 	FT_TRY(hostile_say(s, hostile_cts(s->asked, LONG, IN_CTS(LANES))));
 	HOSTILE_UNTIL(s, !s->asked && s->lanes.answers);
-	FT_CHECK(s->answer.type == WIRE_ABORT, "a message goes over lanes that nobody knows");
+	FT_CHECK(s->answer.type == WIRE_DONE && s->answer.status,
+		 "a message goes over lanes that nobody knows");
 	FT_CHECK(!s->lanes.answered, "%u lanes of nobody are used", s->lanes.answered);
 	return 0;
 }
@@ -243,13 +244,12 @@ static int lanes_write(struct side *s, unsigned int off, size_t len)
 	s->asked = msg.id;
 	FT_TRY(hostile_say(s, msg));
 	HOSTILE_UNTIL(s, !s->asked);
-	FT_CHECK(s->answer.flags & WIRE_CTS_LANES, "lanes are not used");
+	FT_CHECK(s->answer.flags & WIRE_TAKE_LANES, "lanes are not used");
 	number = s->answer.transfer;
 	s->asked = off ? 0 : msg.id;
 	FT_TRY(by_lane(s, (number + off) % LANES, number, 0, len));
 	HOSTILE_UNTIL(s, !s->asked);
-	FT_CHECK(off || s->answer.type == WIRE_ABORT || s->answer.status,
-		 "a piece of %zu bytes is taken", len);
+	FT_CHECK(off || s->answer.status, "a piece of %zu bytes is taken", len);
 	return hostile_give_up(s, msg.id, false);
 }
 

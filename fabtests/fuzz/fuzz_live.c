@@ -180,7 +180,7 @@ static void learn_of(const struct wire_msg *msg)
 	if (msg->type == WIRE_HELLO && msg->flags & WIRE_SIDE &&
 	    victim_side == FI_ADDR_UNSPEC && msg->payload_len == ends[SIDE].name_len)
 		meet_side(msg);
-	if (msg->type == WIRE_CTS)
+	if (msg->type == WIRE_TAKE)
 		transfers[transfer_count++ % TRANSFERS] = msg->transfer;
 	if (msg->type == WIRE_LANES && msg->flags & WIRE_ASKS)
 		known.lanes_kind = msg->len;

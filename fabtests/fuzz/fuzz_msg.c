@@ -117,14 +117,14 @@ static void announce(struct fuzz *in, const struct fuzz_known *known, struct wir
 {
 	static const uint32_t flags[] = {
 		0,
-		WIRE_WANT_FIN,
+		WIRE_WANT_DONE,
 		WIRE_HAS_DATA,
-		WIRE_LENT | WIRE_WANT_FIN,
-		WIRE_READABLE | WIRE_WANT_FIN,
+		WIRE_LENT | WIRE_WANT_DONE,
+		WIRE_READABLE | WIRE_WANT_DONE,
 		WIRE_OFFERED,
 		WIRE_OFFERED | WIRE_CALLS,
 		WIRE_READABLE | WIRE_OFFERED | WIRE_HAS_DATA,
-		WIRE_COMMIT | WIRE_WANT_FIN,
+		WIRE_COMMIT | WIRE_WANT_DONE,
 	};
 
 	msg->flags = flags[fuzz_pick(in, FUZZ_COUNT(flags))];
@@ -133,19 +133,45 @@ static void announce(struct fuzz *in, const struct fuzz_known *known, struct wir
 		offer(in, known, msg);
 }
 
+/* What is lent, or whose end is told by a word, may be anywhere that is known */
+static void lend(struct wire_msg *msg)
+{
+	if (msg->flags & WIRE_READABLE && msg->id % 2)
+		msg->flags |= WIRE_WORD;
+	msg->lent_key = msg->key;
+	msg->lent_addr = msg->addr;
+}
+
 static void ask(struct fuzz *in, struct wire_msg *msg)
 {
 	msg->flags = fuzz_rarely(in, 3) ? WIRE_PLAIN : 0;
 	if (fuzz_rarely(in, 4))
-		msg->flags |= fuzz_pick(in, 10) << WIRE_CTS_LANES_SHIFT;
+		msg->flags |= fuzz_pick(in, 10) << WIRE_TAKE_LANES_SHIFT;
+	msg->flags |= fuzz_pick(in, 10) << WIRE_TAKE_FAR_SHIFT;
 	msg->transfer = (uint32_t) fuzz_take(in, 1);
+	msg->data = fuzz_pick(in, 4);
 	if (msg->flags & WIRE_PLAIN)
 		msg->len = 0;
 }
 
-static void atomic(struct fuzz *in, const struct fuzz_known *known, struct wire_msg *msg)
+/* A write, a read, or any other operation */
+static void call(struct fuzz *in, const struct fuzz_known *known, struct wire_msg *msg)
 {
+	if (fuzz_rarely(in, 3)) {
+		announce(in, known, msg);
+		lend(msg);
+		if (msg->len <= WIRE_PAYLOAD_MAX)
+			msg->flags &= ~WIRE_LENT;
+		msg->op = FI_ATOMIC_WRITE;
+		msg->payload_len = msg->len <= WIRE_PAYLOAD_MAX ? msg->len : 0;
+		return;
+	}
 	target(in, known, msg);
+	if (fuzz_rarely(in, 2)) {
+		msg->op = FI_ATOMIC_READ;
+		msg->flags = WIRE_FETCH;
+		return;
+	}
 	msg->op = fuzz_take(in, 1) % (FI_ATOMIC_OP_LAST + 1);
 	msg->datatype = fuzz_take(in, 1) % (FI_DATATYPE_LAST + 1);
 	msg->flags =
@@ -198,26 +224,14 @@ static void dress(struct fuzz *in, const struct fuzz_known *known, struct wire_m
 	switch (msg->type) {
 	case WIRE_ANNOUNCE:
 		announce(in, known, msg);
-		break;
-	case WIRE_SUPPLY:
-	case WIRE_WRITE:
-		announce(in, known, msg);
-		if (msg->flags & WIRE_LENT && msg->len <= WIRE_PAYLOAD_MAX)
-			msg->flags &= ~WIRE_LENT;
-		msg->lent_key = msg->key;
-		msg->lent_addr = msg->addr;
-		if (msg->type == WIRE_SUPPLY)
+		lend(msg);
+		if (msg->to_sender)
 			msg->key = fuzz_id(in, known);
-		else if (msg->len <= WIRE_PAYLOAD_MAX)
-			msg->payload_len = msg->len;
 		break;
-	case WIRE_READ:
-		target(in, known, msg);
+	case WIRE_CALL:
+		call(in, known, msg);
 		break;
-	case WIRE_ATOMIC:
-		atomic(in, known, msg);
-		break;
-	case WIRE_CTS:
+	case WIRE_TAKE:
 		ask(in, msg);
 		break;
 	case WIRE_HELLO:
@@ -226,7 +240,7 @@ static void dress(struct fuzz *in, const struct fuzz_known *known, struct wire_m
 	case WIRE_LANES:
 		lanes(in, known, msg);
 		break;
-	case WIRE_FIN:
+	case WIRE_DONE:
 		msg->payload_len = P2P_MIN(msg->len, WIRE_PAYLOAD_MAX);
 		break;
 	default:
@@ -234,12 +248,15 @@ static void dress(struct fuzz *in, const struct fuzz_known *known, struct wire_m
 	}
 }
 
+static const enum wire_type types[] = {WIRE_ANNOUNCE, WIRE_TAKE,  WIRE_DONE, WIRE_CALL,
+				       WIRE_PROBE,    WIRE_LANES, WIRE_HELLO};
+
 void fuzz_msg(struct fuzz *in, const struct fuzz_known *known, struct wire_msg *msg)
 {
 	const unsigned int kind = (unsigned int) fuzz_take(in, 1);
 
 	*msg = (struct wire_msg){
-		.type = 1 + kind % (WIRE_TYPES - 1),
+		.type = types[kind % FUZZ_COUNT(types)],
 		.id = fuzz_id(in, known),
 		.len = lens[fuzz_pick(in, FUZZ_COUNT(lens))],
 		.chunk = chunks[fuzz_pick(in, FUZZ_COUNT(chunks))],
@@ -251,8 +268,10 @@ void fuzz_msg(struct fuzz *in, const struct fuzz_known *known, struct wire_msg *
 		.name_len = known->name_len,
 		.payload = payload,
 	};
-	if (msg->type == WIRE_ABORT && !msg->status)
+	if (msg->type == WIRE_DONE && !msg->to_sender && !msg->status)
 		msg->status = -FI_EIO;
+	msg->to_sender |= msg->type == WIRE_TAKE;
+	msg->to_sender &= msg->type <= WIRE_DONE;
 	dress(in, known, msg);
 	msg->token = bear(in, known);
 	if (fuzz_rarely(in, 4))

@@ -541,9 +541,8 @@ static void greet(void)
 static void give_up_one(uint64_t id, uint64_t token)
 {
 	static const struct wire_msg ends[] = {
-		{.type = WIRE_ABORT, .status = -FI_EIO, .to_sender = true},
-		{.type = WIRE_ABORT, .status = -FI_EIO},
-		{.type = WIRE_FIN, .status = -FI_EIO},
+		{.type = WIRE_DONE, .status = -FI_EIO, .to_sender = true},
+		{.type = WIRE_DONE, .status = -FI_EIO},
 	};
 	uint8_t letter[WIRE_MSG_MAX];
 	struct wire_msg msg;

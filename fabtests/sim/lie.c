@@ -118,7 +118,7 @@ static void learn(const struct wire_msg *msg)
 	}
 	if (msg->type == WIRE_LANES && msg->flags & WIRE_ASKS)
 		liar.known.lanes_kind = msg->len;
-	if (msg->flags & (WIRE_READABLE | WIRE_LENT) && msg->type == WIRE_ANNOUNCE)
+	if (msg->flags & WIRE_READABLE)
 		learn_key(msg->key);
 	if (msg->flags & WIRE_LENT)
 		learn_key(msg->lent_key);
@@ -159,7 +159,7 @@ static void remember(const uint8_t *bytes, size_t len, const struct wire_msg *ms
 	const size_t at = liar.count++ % LIE_LETTERS;
 
 	for (size_t i = 0; i < count; i++) {
-		if (msgs[i].type == WIRE_WRITE || msgs[i].type == WIRE_READ)
+		if (msgs[i].type == WIRE_CALL)
 			learn_key(msgs[i].key);
 		fuzz_know(&liar.known, msgs[i].id);
 		if (msgs[i].type == WIRE_HELLO && msgs[i].grant)

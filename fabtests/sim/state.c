@@ -93,8 +93,8 @@ static void mix_transfer(const struct xfer_req *req)
 		mix(transfer->recv.granted | (uint64_t) transfer->recv.far << 32);
 		return;
 	}
-	mix(transfer->send.credits);
-	mix(transfer->send.wants_fin | (uint64_t) transfer->send.lost << 1 |
+	mix(transfer->send.asked);
+	mix(transfer->send.wants_done | (uint64_t) transfer->send.lost << 1 |
 	    (uint64_t) transfer->send.kept << 2);
 }
 

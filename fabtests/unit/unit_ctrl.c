@@ -37,7 +37,8 @@ static void ask(fi_addr_t addr, uint64_t id, size_t len)
 {
 	static uint8_t payload[WIRE_PAYLOAD_MAX];
 	struct wire_msg msg = {
-		.type = WIRE_WRITE,
+		.type = WIRE_CALL,
+		.op = FI_ATOMIC_WRITE,
 		.id = id,
 		.len = len,
 		.front = true,
@@ -55,7 +56,7 @@ static void ask(fi_addr_t addr, uint64_t id, size_t len)
 /* Any other one */
 static void tell(fi_addr_t addr, uint64_t id)
 {
-	struct wire_msg msg = {.type = WIRE_FIN, .id = id};
+	struct wire_msg msg = {.type = WIRE_DONE, .to_sender = true, .id = id};
 
 	p2p_lock_take(&fake_xfer.lock);
 	assert_int_equal(ctrl_tell(xfer_peer_get(&ep, addr), &msg), 0);

@@ -4,6 +4,7 @@
  * answered, and how much one peer may have under way.
  */
 #include "unit_hello.h"
+#include "unit_wire_frozen.h"
 
 #include <string.h>
 #include <rdma/fi_errno.h>
@@ -487,8 +488,8 @@ static void test_missing(void **state)
 {
 	const struct wire_msg said[] = {
 		{.type = WIRE_ANNOUNCE, .len = 100000, .chunk = 65536, .front = true},
-		{.type = WIRE_FIN, .id = 5},
-		{.type = WIRE_FIN, .id = 6},
+		{.type = WIRE_DONE, .to_sender = true, .id = 5},
+		{.type = WIRE_DONE, .to_sender = true, .id = 6},
 	};
 	const uint64_t token = (open_ep(), meet());
 	struct wire_msg answer;
@@ -553,7 +554,7 @@ static void test_again(void **state)
 	p2p_lock_drop(&fake_xfer.lock);
 	assert_int_equal(sent_count(), 5);
 	assert_true(sent(0, &again));
-	hear((struct wire_msg){.type = WIRE_FIN, .token = again.grant});
+	hear((struct wire_msg){.type = WIRE_DONE, .to_sender = true, .token = again.grant});
 	p2p_lock_take(&fake_xfer.lock);
 	hello_remind(peer);
 	p2p_lock_drop(&fake_xfer.lock);
@@ -573,15 +574,14 @@ static void test_unknown(void **state)
 {
 	static const struct wire_msg said[] = {
 		{.type = WIRE_ANNOUNCE, .len = 100000, .chunk = 65536},
-		{.type = WIRE_CTS},
-		{.type = WIRE_CREDIT, .count = 1},
-		{.type = WIRE_FIN},
-		{.type = WIRE_ABORT, .status = -1},
+		{.type = WIRE_TAKE, .to_sender = true},
+		{.type = WIRE_TAKE, .to_sender = true, .count = 1},
+		{.type = WIRE_DONE, .to_sender = true},
+		{.type = WIRE_DONE, .status = -1},
 		{.type = WIRE_PROBE},
-		{.type = WIRE_WRITE},
-		{.type = WIRE_READ, .len = 8},
-		{.type = WIRE_SUPPLY, .len = 100000, .chunk = 65536},
-		{.type = WIRE_ATOMIC, .len = 8},
+		{.type = WIRE_CALL, .op = FI_ATOMIC_WRITE},
+		{.type = WIRE_CALL, .op = FI_ATOMIC_READ, .flags = WIRE_FETCH, .len = 8},
+		{.type = WIRE_ANNOUNCE, .to_sender = true, .len = 100000, .chunk = 65536},
 	};
 
 	open_ep();
@@ -623,14 +623,14 @@ static void test_bound(void **state)
 /* ---- version 7 ---- */
 
 /* A message of version 7 comes, from who is named */
-static void hear_old(enum wire_type type, uint64_t id)
+static void hear_old(uint8_t type, uint64_t id)
 {
 	enum { HEAD = 56, TARGET = 24, AT_NAME_LEN = 52, AT_SIZE = 54 };
 	unsigned char buf[HEAD + TARGET + sizeof NAME] = {0x70, 0x32, 0x50, 0x66, 7};
 	struct wire_msg msg;
 	const char *why;
 
-	buf[5] = (unsigned char) type;
+	buf[5] = type;
 	for (int i = 0; i < 8; i++)
 		buf[8 + i] = (unsigned char) (id >> 8 * i);
 	buf[AT_NAME_LEN] = sizeof NAME;
@@ -661,11 +661,9 @@ static size_t flush(void)
 /* Who asks for something is told that it cannot be, in its own words; who does not is told nothing. */
 static void test_old(void **state)
 {
-	static const enum wire_type asks[] = {WIRE_ANNOUNCE, WIRE_WRITE, WIRE_READ,
-					      WIRE_ATOMIC};
-	static const enum wire_type others[] = {WIRE_CTS,   WIRE_CREDIT, WIRE_FIN,
-						WIRE_ABORT, WIRE_PROBE,  WIRE_SUPPLY,
-						WIRE_LANES, WIRE_HELLO};
+	static const uint8_t asks[] = {OLD_ANNOUNCE, OLD_WRITE, OLD_READ, OLD_ATOMIC};
+	static const uint8_t others[] = {OLD_CTS,   OLD_CREDIT, OLD_FIN,    OLD_ABORT,
+					 OLD_PROBE, OLD_SUPPLY, OLD_RESULT, OLD_HELLO};
 	uint8_t bytes[WIRE_MSG_MAX];
 	struct wire_msg refusal;
 	const struct fake_op *last;
@@ -674,7 +672,7 @@ static void test_old(void **state)
 	for (size_t i = 0; i < UNIT_COUNT(asks); i++) {
 		const struct wire_msg msg = {.type = asks[i], .id = 70 + i};
 
-		hear_old(msg.type, msg.id);
+		hear_old(asks[i], msg.id);
 		last = &fake.held[fake.count - 1];
 		assert_int_equal(last->kind, FAKE_SEND);
 		refusal = wire_refusal(&msg);
@@ -707,7 +705,7 @@ static void test_old_marker(void **state)
 	for (uint64_t id = 1; id <= 2; id++) {
 		status = 0;
 		if (id == 1)
-			hear_old(WIRE_ANNOUNCE, id);
+			hear_old(OLD_ANNOUNCE, id);
 		p2p_lock_take(&fake_xfer.lock);
 		arrival = rndv_arrival_claim(&fake_xfer, id, note_status, &err);
 		assert_non_null(arrival);
@@ -715,7 +713,7 @@ static void test_old_marker(void **state)
 		p2p_lock_drop(&fake_xfer.lock);
 		if (id == 2) {
 			assert_int_equal(status, 0);
-			hear_old(WIRE_ANNOUNCE, id);
+			hear_old(OLD_ANNOUNCE, id);
 		}
 		assert_int_equal(status, -FI_EOPNOTSUPP);
 	}
@@ -731,7 +729,7 @@ static void test_old_bound(void **state)
 
 	open_ep();
 	for (size_t i = 0; i < 131000; i++) {
-		hear_old(WIRE_ANNOUNCE, i);
+		hear_old(OLD_ANNOUNCE, i);
 		told += i % 1000 ? 0 : flush();
 	}
 	assert_int_equal(fake_xfer.open, 0);

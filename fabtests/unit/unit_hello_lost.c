@@ -146,7 +146,7 @@ void test_bearer_told(void **state)
 	assert_reset(token);
 	assert_int_equal(ready(FAKE_NEW), -FI_ECONNRESET);
 	meet();
-	hear((struct wire_msg){.type = WIRE_FIN, .id = ID, .token = token});
+	hear((struct wire_msg){.type = WIRE_DONE, .to_sender = true, .id = ID, .token = token});
 	assert_reset(token);
 	/* one that says the same is not answered: the two would go on for ever */
 	count = sent_count();
@@ -272,7 +272,7 @@ static void announced_late(uint64_t id)
 			       .len = 100000,
 			       .chunk = 4096});
 	assert_true(sent(0, &abort));
-	assert_int_equal(abort.type, WIRE_ABORT);
+	assert_int_equal(abort.type, WIRE_DONE);
 	assert_int_equal(abort.id, id);
 	assert_true(abort.to_sender);
 	lose_new();
@@ -392,7 +392,7 @@ static void fail_sent(void)
 /* What goes beside the endpoint does not arrive: the peer is lost, and is told by the endpoint itself. */
 void test_unsent_aside(void **state)
 {
-	struct wire_msg fin = {.type = WIRE_FIN, .id = 5}, told;
+	struct wire_msg fin = {.type = WIRE_DONE, .to_sender = true, .id = 5}, told;
 	struct xfer_ep side;
 	struct xfer_peer *peer;
 
@@ -441,7 +441,9 @@ void test_owed(void **state)
 			;
 		for (size_t i = 0; i < left; i++)
 			cell_put(&fake_xfer.cells, cells[--count]);
-		hear((struct wire_msg){.type = WIRE_READ,
+		hear((struct wire_msg){.type = WIRE_CALL,
+				       .op = FI_ATOMIC_READ,
+				       .flags = WIRE_FETCH,
 				       .token = token,
 				       .id = 7,
 				       .key = 1,

@@ -162,7 +162,7 @@ void test_note_untracked(void **state)
 	assert_int_equal(comp.olen, LEN);
 	assert_int_equal(fake.sent[FAKE_NEW], 1);
 	assert_true(sent(0, &answer));
-	assert_int_equal(answer.type, WIRE_CTS);
+	assert_int_equal(answer.type, WIRE_TAKE);
 	assert_int_equal(answer.len, 0);
 	fake_ep_close(&other);
 	close_notes();

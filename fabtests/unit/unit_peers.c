@@ -228,7 +228,7 @@ static void again_stop(struct xfer_peer *peer)
 static void test_inserted(void **state)
 {
 	struct xfer_peer *peer = again_start();
-	struct wire_msg msg = {.type = WIRE_FIN, .peer = peer};
+	struct wire_msg msg = {.type = WIRE_DONE, .to_sender = true, .peer = peer};
 
 	assert_int_equal(peer->state, XFER_PEER_NEW);
 	assert_true(peer->open);
@@ -257,7 +257,7 @@ static void test_inserted_lost(void **state)
 /* It is given a token in place of the number of a question, and keeps it. The one that is lost is known until the next loss */
 static void test_admitted(void **state)
 {
-	const struct wire_msg msg = {.type = WIRE_CTS, .token = 8};
+	const struct wire_msg msg = {.type = WIRE_TAKE, .to_sender = true, .token = 8};
 	struct xfer_peer *peer = again_start();
 
 	assert_int_equal(xfer_peer_admit(peer, 7), 0);

@@ -16,12 +16,10 @@ static const struct {
 	uint32_t fits;
 	uint32_t late;
 } rows[WIRE_TYPES] = {
-	[WIRE_CTS] = {S(ANNOUNCED), S(ENDING)},
-	[WIRE_CREDIT] = {S(ANNOUNCED) | S(PUSHING), S(ENDING)},
-	[WIRE_FIN] = {S(ANNOUNCED) | S(PUSHING) | S(ASKING), S(ENDING)},
-	[WIRE_ABORT] = {S(ANNOUNCED) | S(PUSHING) | S(ENDING) | (RECEIVING & ~S(TELLING)),
-			S(TELLING)},
-	[WIRE_SUPPLY] = {S(ASKING), 0},
+	[WIRE_TAKE] = {S(ANNOUNCED) | S(PUSHING), S(ENDING)},
+	[WIRE_DONE] = {S(ANNOUNCED) | S(PUSHING) | S(ASKING) | (RECEIVING & ~S(TELLING)),
+		       S(TELLING)},
+	[WIRE_ANNOUNCE] = {S(ASKING), 0},
 };
 
 static enum xfer_fit fit(enum xfer_state state, enum wire_type type)
@@ -101,15 +99,7 @@ static bool sends(const struct scene_kind *kind)
 /* Is it said to who sends what the id names? */
 static bool to_sender(enum said said)
 {
-	switch (said_type(said)) {
-	case WIRE_CTS:
-	case WIRE_CREDIT:
-	case WIRE_FIN:
-	case WIRE_SUPPLY:
-		return true;
-	default:
-		return said == SAID_ABORT_TO_SENDER;
-	}
+	return said_msg(said)->to_sender;
 }
 
 /* The state after a message that fits one that is announced */
@@ -118,22 +108,23 @@ static enum xfer_state after_announced(const struct scene_kind *kind, enum said 
 	enum xfer_state over = kind->unmarked ? XFER_ENDED : XFER_ENDING;
 
 	switch (said) {
-	case SAID_CTS_PIECE:
+	case SAID_TAKE_PIECE:
+	case SAID_TAKE_MORE:
 		return XFER_PUSHING;
-	case SAID_CTS_ALL:
-	case SAID_CTS_SMALL:
+	case SAID_TAKE_ALL:
+	case SAID_TAKE_REST:
+	case SAID_TAKE_SMALL:
 		/* pieces are in flight */
 		return kind->waits ? XFER_PUSHING : XFER_ENDING;
-	case SAID_CTS_NOTHING:
+	case SAID_TAKE_NOTHING:
 		return kind->waits ? XFER_PUSHING : over;
-	case SAID_CTS_PLAIN:
+	case SAID_TAKE_PLAIN:
 		return kind->message ? XFER_PUSHING : kind->state;
-	case SAID_FIN:
-	case SAID_FIN_BYTES:
+	case SAID_DONE:
+	case SAID_DONE_BYTES:
 		return kind->taken ? over : kind->state;
-	case SAID_CTS_LANES:
-	case SAID_FIN_ERROR:
-	case SAID_ABORT_TO_SENDER:
+	case SAID_TAKE_LANES:
+	case SAID_REFUSED:
 		return over;
 	default:
 		return kind->state;
@@ -146,14 +137,13 @@ static enum xfer_state after_sending(const struct scene_kind *kind, enum said sa
 	if (kind->state == XFER_ANNOUNCED)
 		return after_announced(kind, said);
 	switch (said) {
-	case SAID_CREDIT_MOST:
+	case SAID_TAKE_ALL:
+	case SAID_TAKE_REST:
 		return kind->wanted ? XFER_ENDING : kind->state;
-	case SAID_FIN:
-	case SAID_FIN_BYTES:
-	case SAID_FIN_ERROR:
-		return kind->state == XFER_PUSHING ? XFER_ENDING : XFER_ENDED;
-	case SAID_ABORT_TO_SENDER:
-		return XFER_ENDING;
+	case SAID_DONE:
+	case SAID_DONE_BYTES:
+	case SAID_REFUSED:
+		return kind->state == XFER_ASKING ? XFER_ENDED : XFER_ENDING;
 	case SAID_SUPPLY:
 	case SAID_SUPPLY_LENT:
 		return kind->supplied ? XFER_PULLING : kind->state;
@@ -171,10 +161,10 @@ static enum xfer_state after_receiving(const struct scene_kind *kind, enum said 
 	case XFER_MATCHED:
 		if (announces)
 			return kind->peek ? XFER_ENDED : XFER_PULLING;
-		return said == SAID_ABORT ? XFER_ENDED : kind->state;
+		return said == SAID_GIVEN_UP ? XFER_ENDED : kind->state;
 	case XFER_PULLING:
 	case XFER_MOVING:
-		if (said != SAID_ABORT || kind->alone)
+		if (said != SAID_GIVEN_UP || kind->alone)
 			return kind->state;
 		return kind->idle ? XFER_ENDED : XFER_ENDING;
 	default:
@@ -186,20 +176,28 @@ static enum xfer_state after_receiving(const struct scene_kind *kind, enum said 
 static bool misfits(const struct scene_kind *kind, enum said said)
 {
 	switch (said) {
-	case SAID_CTS_TOO_LONG:
-	case SAID_CTS_TOO_LARGE:
+	case SAID_TAKE_TOO_LONG:
+	case SAID_TAKE_TOO_LARGE:
 	case SAID_SUPPLY_OTHER:
 		return true;
+	/* the receiver has chosen before */
+	case SAID_TAKE_SMALL:
+	case SAID_TAKE_NOTHING:
+		return kind->state == XFER_PUSHING;
+	case SAID_TAKE_PIECE:
+	case SAID_TAKE_ALL:
+	case SAID_TAKE_LANES:
+	case SAID_TAKE_MORE:
+	case SAID_TAKE_REST:
+		return kind->whole;
 	case SAID_SUPPLY:
 	case SAID_SUPPLY_LENT:
 		return !kind->supplied;
-	case SAID_CTS_PLAIN:
+	case SAID_TAKE_PLAIN:
 		return !kind->message;
-	case SAID_FIN_ERROR:
-		return kind->state == XFER_PUSHING && !kind->taken;
-	case SAID_FIN:
-	case SAID_FIN_BYTES:
-		return kind->state != XFER_ASKING && !kind->taken;
+	case SAID_DONE:
+	case SAID_DONE_BYTES:
+		return kind->state != XFER_ASKING && kind->state != XFER_ENDING && !kind->taken;
 	default:
 		return false;
 	}
@@ -295,7 +293,7 @@ static void test_other(void **state)
 		const struct scene_kind *kind = &scene_kinds[i];
 		for (unsigned int said = 0; said < SAID_COUNT; said++) {
 			for (size_t by = 0; by < UNIT_COUNT(tokens); by++) {
-				if (!to_sender(said) && said != SAID_ABORT)
+				if (!to_sender(said) && said != SAID_GIVEN_UP)
 					continue;
 				/* until it is announced, who knows the id is its sender */
 				if (!by && !to_sender(said) && kind->state == XFER_MATCHED)
@@ -386,8 +384,8 @@ int main(int argc, char **argv)
 		TEST(test_spare_for_core),
 		TEST(test_offer_unnoted),
 		TEST(test_answered_in_queue),
-		TEST(test_credit_first),
-		TEST(test_fin_first),
+		TEST(test_take_late),
+		TEST(test_done_first),
 		TEST(test_failed_in_queue),
 		TEST(test_failed_late),
 		TEST(test_lost_while_copied),

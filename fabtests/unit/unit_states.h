@@ -53,11 +53,12 @@ struct scene {
  * @bring:	opens nothing, posts and says what leads there
  * @served:	for a peer: the application hears of nothing
  * @unmarked:	has no marker on its way, which would keep what is over from ending
- * @waits:	for a FIN
+ * @waits:	for a DONE
  * @taken:	a receiver may have taken it without asking for pieces
  * @wanted:	pieces of it are asked for
+ * @whole:	all of it is, as one
  * @message:	could be sent whole
- * @supplied:	SUPPLY may answer it
+ * @supplied:	ANNOUNCE may answer it
  * @peek:	looks, and receives nothing
  * @idle:	nothing of it is in flight yet
  * @failed:	a receive that has failed
@@ -72,6 +73,7 @@ struct scene_kind {
 	bool waits;
 	bool taken;
 	bool wanted;
+	bool whole;
 	bool message;
 	bool supplied;
 	bool peek;
@@ -87,20 +89,19 @@ extern const size_t scene_kind_count;
 enum said {
 	SAID_ANNOUNCE,
 	SAID_ANNOUNCE_LENT,
-	SAID_CTS_PIECE,
-	SAID_CTS_ALL,
-	SAID_CTS_SMALL,
-	SAID_CTS_NOTHING,
-	SAID_CTS_PLAIN,
-	SAID_CTS_TOO_LONG,
-	SAID_CTS_TOO_LARGE,
-	SAID_CTS_LANES,
-	SAID_CREDIT,
-	SAID_CREDIT_MOST,
-	SAID_FIN,
-	SAID_FIN_ERROR,
-	SAID_ABORT_TO_SENDER,
-	SAID_ABORT,
+	SAID_TAKE_PIECE,
+	SAID_TAKE_ALL,
+	SAID_TAKE_SMALL,
+	SAID_TAKE_NOTHING,
+	SAID_TAKE_PLAIN,
+	SAID_TAKE_TOO_LONG,
+	SAID_TAKE_TOO_LARGE,
+	SAID_TAKE_LANES,
+	SAID_TAKE_MORE,
+	SAID_TAKE_REST,
+	SAID_DONE,
+	SAID_REFUSED,
+	SAID_GIVEN_UP,
 	SAID_PROBE,
 	SAID_PROBE_ASKS,
 	SAID_WRITE,
@@ -112,11 +113,11 @@ enum said {
 	SAID_SUPPLY_LENT,
 	SAID_SUPPLY_OTHER,
 	SAID_ATOMIC,
-	SAID_FIN_BYTES,
+	SAID_DONE_BYTES,
 	SAID_HELLO,
 	SAID_COUNT,
 	/* takes too long to be tried in every state */
-	SAID_CTS_TINY = SAID_COUNT
+	SAID_TAKE_TINY = SAID_COUNT
 };
 
 const char *said_name(enum said said);
@@ -187,8 +188,8 @@ void scene_copy(void);
 /* ---- unit_states_orders.c ---- */
 
 void test_answered_in_queue(void **state);
-void test_credit_first(void **state);
-void test_fin_first(void **state);
+void test_take_late(void **state);
+void test_done_first(void **state);
 void test_failed_in_queue(void **state);
 void test_failed_late(void **state);
 void test_lost_while_copied(void **state);

@@ -57,7 +57,7 @@ static size_t aborts(void)
 
 		if (op->kind == FAKE_SEND && op->internal &&
 		    !wire_decode(op->text, op->text_len, &msg, &why))
-			count += msg.type == WIRE_ABORT;
+			count += msg.type == WIRE_DONE;
 	}
 	return count;
 }
@@ -171,7 +171,7 @@ void test_closed_across_telling(void **state)
 	start("a receive");
 	mark();
 	msg.id = SCENE_ID;
-	msg.flags = WIRE_WANT_FIN;
+	msg.flags = WIRE_WANT_DONE;
 	scene_dispatch(&there, &msg);
 	xfer_progress(&fake_xfer);
 	fake.no_internal = true;
@@ -213,7 +213,7 @@ static void close_here(void)
 	fake_ep_close(&here.ep);
 	assert_true(xfer_cq_next(&fake_cq, true, &comp) == 1);
 	assert_int_equal(comp.err, FI_ECANCELED);
-	scene_say_of(&there, SAID_ABORT, SCENE_ID);
+	scene_say_of(&there, SAID_GIVEN_UP, SCENE_ID);
 	finish(&there);
 }
 
@@ -242,7 +242,7 @@ void test_closes_across_idle(void **state)
 	scene_say_of(&there, SAID_ANNOUNCE, SCENE_ID);
 	xfer_progress(&fake_xfer);
 	fake_ep_close(&here.ep);
-	scene_say_of(&there, SAID_ABORT, SCENE_ID);
+	scene_say_of(&there, SAID_GIVEN_UP, SCENE_ID);
 	finish(&there);
 
 	start("matched");
@@ -267,7 +267,7 @@ void test_peeked_across(void **state)
 	fake_ep_close(&third.ep);
 	xfer_progress(&fake_xfer);
 	assert_int_equal(scene_state(&here), XFER_PULLING);
-	scene_say_of(&there, SAID_ABORT, SCENE_ID);
+	scene_say_of(&there, SAID_GIVEN_UP, SCENE_ID);
 	while (pieces())
 		piece_ends(0, FI_ECANCELED);
 	assert_int_equal(scene_state(&here), XFER_ENDED);
@@ -383,14 +383,14 @@ void test_multi_recv_across(void **state)
 	start_multi();
 	scene_say_of(&there, SAID_ANNOUNCE, SCENE_ID);
 	fake_ep_close(&here.ep);
-	scene_say_of(&there, SAID_ABORT, SCENE_ID);
+	scene_say_of(&there, SAID_GIVEN_UP, SCENE_ID);
 	finish(&there);
 
 	/* its announcement is late */
 	start_multi();
 	fake_ep_close(&here.ep);
 	scene_say_of(&there, SAID_ANNOUNCE, SCENE_ID);
-	scene_say_of(&there, SAID_ABORT, SCENE_ID);
+	scene_say_of(&there, SAID_GIVEN_UP, SCENE_ID);
 	finish(&there);
 }
 
@@ -417,6 +417,6 @@ static void way(uint32_t flags)
 
 void test_ways_across(void **state)
 {
-	way(WIRE_LENT | WIRE_WANT_FIN);
-	way(WIRE_READABLE | WIRE_WORD | WIRE_WANT_FIN);
+	way(WIRE_LENT | WIRE_WANT_DONE);
+	way(WIRE_READABLE | WIRE_WORD | WIRE_WANT_DONE);
 }

@@ -217,7 +217,7 @@ void scene_say_of(struct scene *scene, enum said said, uint64_t id)
 	struct wire_msg msg = *said_msg(said);
 
 	msg.id = id;
-	if (msg.type == WIRE_SUPPLY) {
+	if (msg.type == WIRE_ANNOUNCE && msg.to_sender) {
 		msg.id = SCENE_ID_SUPPLY;
 		msg.key = id;
 	}
@@ -360,12 +360,12 @@ static void bring_announced_supply(struct scene *scene)
 static void bring_pushing(struct scene *scene)
 {
 	bring_announced(scene);
-	scene_say(scene, SAID_CTS_PIECE);
+	scene_say(scene, SAID_TAKE_PIECE);
 }
 
 static void bring_pushing_side(struct scene *scene)
 {
-	struct wire_msg msg = *said_msg(SAID_CTS_PIECE);
+	struct wire_msg msg = *said_msg(SAID_TAKE_PIECE);
 
 	scene_side(scene);
 	bring_announced(scene);
@@ -378,13 +378,13 @@ static void bring_pushing_side(struct scene *scene)
 static void bring_whole(struct scene *scene)
 {
 	bring_announced(scene);
-	scene_say(scene, SAID_CTS_PLAIN);
+	scene_say(scene, SAID_TAKE_PLAIN);
 }
 
 static void bring_finishing(struct scene *scene)
 {
 	bring_announced_delivery(scene);
-	scene_say(scene, SAID_CTS_ALL);
+	scene_say(scene, SAID_TAKE_ALL);
 }
 
 static void bring_asking_write(struct scene *scene)
@@ -405,7 +405,7 @@ static void bring_asking_long(struct scene *scene)
 static void bring_sent(struct scene *scene)
 {
 	bring_announced(scene);
-	scene_say(scene, SAID_CTS_ALL);
+	scene_say(scene, SAID_TAKE_ALL);
 }
 
 static void bring_peeking(struct scene *scene)
@@ -531,7 +531,7 @@ static void bring_fetching(struct scene *scene)
 
 	scene_receive(scene, host, SCENE_LEN, 0, true);
 	msg.id = SCENE_ID;
-	msg.flags = WIRE_READABLE | WIRE_WORD | WIRE_WANT_FIN;
+	msg.flags = WIRE_READABLE | WIRE_WORD | WIRE_WANT_DONE;
 	fake_xfer.map.domain = &nic;
 	scene_dispatch(scene, &msg);
 	fake_xfer.map.domain = NULL;
@@ -544,7 +544,7 @@ static void bring_telling(struct scene *scene)
 
 	scene_receive(scene, host, SCENE_LEN, 0, true);
 	msg.id = SCENE_ID;
-	msg.flags = WIRE_WANT_FIN;
+	msg.flags = WIRE_WANT_DONE;
 	scene_dispatch(scene, &msg);
 	xfer_progress(&fake_xfer);
 	fake.no_internal = true;
@@ -600,7 +600,7 @@ const struct scene_kind scene_kinds[] = {
 	 .served = true, .unmarked = true, .waits = true, .taken = true},
 	{"pushing", XFER_PUSHING, bring_pushing, .wanted = true},
 	{"pushing, side", XFER_PUSHING, bring_pushing_side, .wanted = true},
-	{"wanted whole", XFER_PUSHING, bring_whole},
+	{"wanted whole", XFER_PUSHING, bring_whole, .whole = true},
 	{"finishing", XFER_PUSHING, bring_finishing, .taken = true},
 	{"asking for a write", XFER_ASKING, bring_asking_write},
 	{"asking for a read", XFER_ASKING, bring_asking_read},
@@ -733,14 +733,14 @@ void scene_drain(struct scene *scene)
 
 void scene_give_up(struct scene *scene)
 {
-	static const enum said ends[] = {SAID_ABORT_TO_SENDER, SAID_ABORT, SAID_FIN_ERROR};
+	static const enum said ends[] = {SAID_REFUSED, SAID_GIVEN_UP};
 
 	for (size_t i = 0; i < UNIT_COUNT(ends); i++)
 		scene_say(scene, ends[i]);
 	/* it will not answer a greeting either */
 	fake_peer(&scene->ep, FAKE_ALIVE)->state = XFER_PEER_FOREIGN;
 	/* what answers a read may have taken its place */
-	scene_say_of(scene, SAID_ABORT, SCENE_ID_SUPPLY);
+	scene_say_of(scene, SAID_GIVEN_UP, SCENE_ID_SUPPLY);
 	for (size_t i = 0; i < fake.count; i++)
 		fake.held[i].cancelled = true;
 	scene_drain(scene);

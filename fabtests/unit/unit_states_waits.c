@@ -340,7 +340,7 @@ void test_waits_unasked(void **state)
 	xfer_progress(&fake_xfer);
 	for (size_t i = 0; i < UNIT_COUNT(req); i++) {
 		assert_int_equal(req[i]->state, XFER_ANNOUNCED);
-		scene_say_of(&scene, SAID_ABORT_TO_SENDER, req[i]->transfer.id);
+		scene_say_of(&scene, SAID_REFUSED, req[i]->transfer.id);
 	}
 	finish(UNIT_COUNT(req));
 

@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_errno.h>
 
 #include "base/base.h"
@@ -20,6 +21,7 @@
 #define AT_MAGIC 0
 #define AT_VERSION 4
 #define AT_TYPE 5
+#define AT_TO_SENDER 6
 #define AT_ID 16
 #define AT_LEN 24
 #define AT_DATA 32
@@ -33,6 +35,10 @@
 	}
 #define NAME(n) .name_len = (n), .name = some_name
 
+#define WRITE .op = FI_ATOMIC_WRITE
+#define LONG .len = 1 << 20, .chunk = 1
+#define ANSWERS .to_sender = true
+#define READ .op = FI_ATOMIC_READ, .flags = WIRE_FETCH
 #define TARGET .key = UINT64_MAX, .addr = 0x1112131415161718
 #define PAYLOAD(n) .payload = payload, .payload_len = (n)
 #define SPEAKS .oldest = WIRE_VERSION_OLDEST, .newest = WIRE_VERSION
@@ -66,13 +72,15 @@ static const struct wire_msg good[] = {
 	MSG(ANNOUNCE, 7, .len = WIRE_PLAIN_MAX + 1, .chunk = 1, .token = 1),
 	MSG(ANNOUNCE, 0, .len = 1 << 20, .chunk = 1 << 19, .token = UINT64_MAX),
 	MSG(ANNOUNCE, WIRE_ID_MASK, .len = 1ULL << 44, .chunk = UINT32_MAX,
-	    .data = WIRE_USER_DATA_MASK, .flags = WIRE_HAS_DATA | WIRE_WANT_FIN),
+	    .data = WIRE_USER_DATA_MASK, .flags = WIRE_HAS_DATA | WIRE_WANT_DONE),
 	MSG(ANNOUNCE, 7, .len = WIRE_PIECES_MAX, .chunk = 1),
 	MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1 << 19, .flags = WIRE_READABLE, TARGET),
-	MSG(ANNOUNCE, 7, .len = 65536, .chunk = 1 << 19, .flags = WIRE_LENT | WIRE_WANT_FIN,
-	    TARGET),
+	MSG(ANNOUNCE, 7, .len = 65536, .chunk = 1 << 19, .flags = WIRE_LENT | WIRE_WANT_DONE,
+	    LENT),
+	MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1 << 19, .flags = WIRE_READABLE | WIRE_WORD,
+	    TARGET, LENT),
 	MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1 << 19, .data = 5,
-	    .flags = WIRE_READABLE | WIRE_HAS_DATA | WIRE_WANT_FIN),
+	    .flags = WIRE_READABLE | WIRE_HAS_DATA | WIRE_WANT_DONE),
 	MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1 << 19, .flags = WIRE_OFFERED,
 	    OFFER(1 << 20, 0)),
 	MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1 << 19, .data = 5,
@@ -94,48 +102,45 @@ static const struct wire_msg good[] = {
 	MSG(HELLO, 0, .flags = WIRE_ASKS | 1u << 31, .grant = 1, .oldest = 9, .newest = 9,
 	    NAME(28)),
 	MSG(HELLO, 0, .flags = WIRE_ASKS, .grant = 1, .newest = UINT16_MAX, NAME(28)),
-	MSG(CTS, 7, .len = 0),
-	MSG(CTS, 7, .data = WIRE_USER_DATA_MASK),
-	MSG(CTS, 7, .flags = WIRE_PLAIN),
-	MSG(CTS, 7, .len = 1, .chunk = 1, .count = 1, .transfer = UINT32_MAX),
-	MSG(CTS, 7, .len = WIRE_PIECES_MAX, .chunk = 1, .count = UINT32_MAX),
-	MSG(CTS, WIRE_ID_MASK, .len = WIRE_PIECES_MAX << 26, .chunk = 1 << 26, .count = 8),
-	MSG(CREDIT, 7, .count = 1),
-	MSG(CREDIT, WIRE_ID_MASK, .count = UINT32_MAX),
-	MSG(CREDIT, 7, .count = 1, .transfer = 8, .data = 9, .flags = WIRE_AGAIN),
-	MSG(FIN, 7, .status = 0),
-	MSG(FIN, WIRE_ID_MASK, .status = -FI_EIO),
-	MSG(ABORT, 7, .status = -1),
-	MSG(ABORT, WIRE_ID_MASK, .status = -FI_ECANCELED, .to_sender = true),
-	MSG(ABORT, WIRE_ID_MASK, .status = -FI_ECANCELED, .front = true),
+	MSG(TAKE, 7, ANSWERS, .len = 0),
+	MSG(TAKE, 7, ANSWERS, .data = WIRE_USER_DATA_MASK),
+	MSG(TAKE, 7, ANSWERS, .flags = WIRE_PLAIN),
+	MSG(TAKE, 7, ANSWERS, .len = 1, .chunk = 1, .count = 1, .transfer = UINT32_MAX),
+	MSG(TAKE, 7, ANSWERS, .len = WIRE_PIECES_MAX, .chunk = 1, .count = UINT32_MAX),
+	MSG(TAKE, WIRE_ID_MASK, ANSWERS, .len = WIRE_PIECES_MAX << 26, .chunk = 1 << 26,
+	    .count = 8),
+	MSG(DONE, 7, ANSWERS, .status = 0),
+	MSG(DONE, WIRE_ID_MASK, ANSWERS, .status = -FI_EIO),
+	MSG(DONE, 7, .status = -1),
+	MSG(DONE, WIRE_ID_MASK, .status = -FI_ECANCELED, .front = true),
 	MSG(PROBE, 0, .flags = WIRE_COUNTS_FRONT, .transfer = UINT32_MAX),
 	MSG(PROBE, 0),
 	MSG(PROBE, 0, .flags = WIRE_ASKS),
-	MSG(WRITE, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, TARGET),
-	MSG(WRITE, 7, .len = 0, .data = 5, .flags = WIRE_HAS_DATA, TARGET),
-	MSG(WRITE, 7, .len = 100, PAYLOAD(100), TARGET),
-	MSG(WRITE, 7, .len = 100, .flags = WIRE_COMMIT, PAYLOAD(100), TARGET),
-	MSG(WRITE, 7, .len = 1 << 20, .chunk = 1 << 19, .flags = WIRE_COMMIT | WIRE_WANT_FIN,
+	MSG(CALL, 7, WRITE, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, TARGET),
+	MSG(CALL, 7, WRITE, .len = 0, .data = 5, .flags = WIRE_HAS_DATA, TARGET),
+	MSG(CALL, 7, WRITE, .len = 100, PAYLOAD(100), TARGET),
+	MSG(CALL, 7, WRITE, .len = 100, .flags = WIRE_COMMIT, PAYLOAD(100), TARGET),
+	MSG(CALL, 7, WRITE, .len = 1 << 20, .chunk = 1 << 19,
+	    .flags = WIRE_COMMIT | WIRE_WANT_DONE, TARGET),
+	MSG(CALL, 7, WRITE, .len = WIRE_PAYLOAD_MAX, PAYLOAD(WIRE_PAYLOAD_MAX), TARGET),
+	MSG(CALL, 7, WRITE, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .flags = WIRE_OFFERED,
+	    TARGET, OFFER(WIRE_PAYLOAD_MAX + 2, 1)),
+	MSG(ANNOUNCE, 7, ANSWERS, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .key = 9,
+	    .flags = WIRE_OFFERED, OFFER(1 << 20, 4097)),
+	MSG(CALL, 7, READ, .len = 0, TARGET),
+	MSG(CALL, 7, READ, .len = UINT64_MAX, TARGET),
+	MSG(ANNOUNCE, 7, ANSWERS, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .key = 9),
+	MSG(ANNOUNCE, 7, ANSWERS, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .key = 9,
+	    .flags = WIRE_LENT | WIRE_WANT_DONE, LENT),
+	MSG(CALL, 7, WRITE, .len = 65536, .chunk = 1 << 19, .data = 5,
+	    .flags = WIRE_LENT | WIRE_WANT_DONE | WIRE_HAS_DATA | WIRE_COMMIT, TARGET, LENT),
+	MSG(CALL, 7, .len = 8, PAYLOAD(16), .flags = WIRE_COMPARE, .op = 255, .datatype = 255,
 	    TARGET),
-	MSG(WRITE, 7, .len = WIRE_PAYLOAD_MAX, PAYLOAD(WIRE_PAYLOAD_MAX), TARGET),
-	MSG(WRITE, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .flags = WIRE_OFFERED, TARGET,
-	    OFFER(WIRE_PAYLOAD_MAX + 2, 1)),
-	MSG(SUPPLY, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .key = 9, .flags = WIRE_OFFERED,
-	    OFFER(1 << 20, 4097)),
-	MSG(READ, 7, .len = 0, TARGET),
-	MSG(READ, 7, .len = UINT64_MAX, TARGET),
-	MSG(SUPPLY, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .key = 9),
-	MSG(SUPPLY, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, .key = 9,
-	    .flags = WIRE_LENT | WIRE_WANT_FIN, LENT),
-	MSG(WRITE, 7, .len = 65536, .chunk = 1 << 19, .data = 5,
-	    .flags = WIRE_LENT | WIRE_WANT_FIN | WIRE_HAS_DATA | WIRE_COMMIT, TARGET, LENT),
-	MSG(ATOMIC, 7, .len = 8, PAYLOAD(16), .flags = WIRE_COMPARE, .op = 255, .datatype = 255,
-	    TARGET),
-	MSG(ATOMIC, 7, .len = 8, .flags = WIRE_FETCH, TARGET),
-	MSG(ATOMIC, 7, .len = 8, .flags = WIRE_COMMIT | WIRE_FETCH, PAYLOAD(8), TARGET),
-	MSG(FIN, 7, .status = -FI_EACCES),
-	MSG(FIN, 7, PAYLOAD(WIRE_PAYLOAD_MAX)),
-	MSG(CTS, 7, .len = 1, .chunk = 1, .count = 1, .flags = WIRE_CTS_LANES),
+	MSG(CALL, 7, .len = 8, .flags = WIRE_FETCH, TARGET),
+	MSG(CALL, 7, .len = 8, .flags = WIRE_COMMIT | WIRE_FETCH, PAYLOAD(8), TARGET),
+	MSG(DONE, 7, ANSWERS, PAYLOAD(WIRE_PAYLOAD_MAX)),
+	MSG(TAKE, 7, ANSWERS, .len = 1, .chunk = 1, .count = 1, .data = 9,
+	    .flags = WIRE_TAKE_LANES | WIRE_TAKE_FAR),
 	MSG(LANES, 0, .flags = WIRE_ASKS, .count = 8, PAYLOAD(128)),
 	MSG(LANES, 0, .flags = WIRE_ASKS, .count = 1, PAYLOAD(WIRE_NAME_MAX)),
 	MSG(LANES, 0, .flags = WIRE_ANSWERS, .count = UINT32_MAX),
@@ -144,28 +149,32 @@ static const struct wire_msg good[] = {
 
 static bool has_target(enum wire_type type)
 {
-	return type == WIRE_ANNOUNCE || type == WIRE_WRITE || type == WIRE_READ ||
-	       type == WIRE_SUPPLY || type == WIRE_ATOMIC;
+	return type == WIRE_ANNOUNCE || type == WIRE_CALL;
 }
 
 /* May it be longer than its fields tell? */
 static bool has_payload(enum wire_type type)
 {
-	return type == WIRE_HELLO || type == WIRE_WRITE || type == WIRE_ATOMIC ||
-	       type == WIRE_FIN || type == WIRE_LANES;
+	return type == WIRE_HELLO || type == WIRE_CALL || type == WIRE_DONE ||
+	       type == WIRE_LANES;
 }
 
 static bool has_offer(const struct wire_msg *msg)
 {
-	return msg->flags & WIRE_OFFERED &&
-	       (msg->type == WIRE_ANNOUNCE || msg->type == WIRE_WRITE ||
-		msg->type == WIRE_SUPPLY);
+	return msg->flags & WIRE_OFFERED && has_target(msg->type);
 }
 
-/* The memory that an announcement lends is its target */
 static bool has_loan(const struct wire_msg *msg)
 {
-	return msg->flags & WIRE_LENT && (msg->type == WIRE_WRITE || msg->type == WIRE_SUPPLY);
+	return msg->flags & (WIRE_LENT | WIRE_WORD) && has_target(msg->type);
+}
+
+/* Does it tell of bytes that are yet to come? */
+static bool announces(const struct wire_msg *msg)
+{
+	return msg->type == WIRE_ANNOUNCE ||
+	       (msg->type == WIRE_CALL && msg->op != FI_ATOMIC_READ &&
+		msg->len > WIRE_PAYLOAD_MAX);
 }
 
 static void same_offer(const struct ipc_offer *one, const struct ipc_offer *other)
@@ -331,7 +340,7 @@ static void test_round_trip(void **state)
 /* An encoder given a name, a key, or a greeting's fields for what has none drops them */
 static void test_parts_of_others(void **state)
 {
-	const struct wire_msg fin = MSG(FIN, 7, TARGET, NAME(9), GREETING);
+	const struct wire_msg fin = MSG(DONE, 7, ANSWERS, TARGET, NAME(9), GREETING);
 	unsigned char buf[WIRE_MSG_MAX];
 	struct wire_msg msg;
 	const char *why;
@@ -358,8 +367,7 @@ static void test_other_lengths(void **state)
 		 * These may be of any length: who asks knows how much it is to be, a greeting of
 		 * a later version may tell more, and names may be longer.
 		 */
-		if (good[i].type == WIRE_FIN || good[i].type == WIRE_ATOMIC ||
-		    good[i].type == WIRE_HELLO || good[i].type == WIRE_LANES)
+		if (has_payload(good[i].type))
 			continue;
 		for (size_t len = HEAD; len < sizeof buf; len++) {
 			set_size(buf, len);
@@ -372,7 +380,7 @@ static void test_other_lengths(void **state)
 /* Behind a message, good or bad, there may be another */
 static void test_several(void **state)
 {
-	const struct wire_msg bad = MSG(CREDIT, 7, .count = 0);
+	const struct wire_msg bad = MSG(TAKE, 7, .count = 0);
 	unsigned char buf[3 * WIRE_MSG_MAX];
 	struct wire_msg msg;
 	const char *why;
@@ -417,21 +425,29 @@ static void test_bad_announcement(void **state)
 		MSG(ANNOUNCE, 7, .len = 0, .chunk = 1),
 		MSG(ANNOUNCE, 7, .len = WIRE_PLAIN_MAX, .chunk = 1),
 		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 0),
-		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .data = WIRE_USER_DATA_MASK + 1),
-		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .data = WIRE_MARK),
-		MSG(ANNOUNCE, WIRE_MARK, .len = 1 << 20, .chunk = 1),
+		MSG(ANNOUNCE, 7, LONG, .data = WIRE_USER_DATA_MASK + 1),
+		MSG(ANNOUNCE, 7, LONG, .data = WIRE_MARK),
+		MSG(ANNOUNCE, WIRE_MARK, LONG),
 		MSG(ANNOUNCE, 7, .len = WIRE_PIECES_MAX + 1, .chunk = 1),
 		MSG(ANNOUNCE, 7, .len = UINT64_MAX, .chunk = UINT32_MAX),
-		/* remote memory is lent or offered; what is short is neither */
-		MSG(SUPPLY, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_LENT | WIRE_OFFERED,
+		/* memory is lent or offered or readable; what is short, or a read, is nothing of that */
+		MSG(ANNOUNCE, 7, ANSWERS, LONG, .flags = WIRE_LENT | WIRE_OFFERED,
 		    OFFER(1 << 20, 0)),
-		MSG(WRITE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_LENT | WIRE_OFFERED,
+		MSG(CALL, 7, WRITE, LONG, .flags = WIRE_LENT | WIRE_OFFERED, TARGET,
+		    OFFER(1 << 20, 0)),
+		MSG(ANNOUNCE, 7, LONG, .flags = WIRE_LENT | WIRE_READABLE),
+		MSG(ANNOUNCE, 7, LONG, .flags = WIRE_LENT | WIRE_WORD),
+		MSG(CALL, 7, WRITE, .len = 100, .flags = WIRE_LENT, PAYLOAD(100), TARGET),
+		MSG(CALL, 7, WRITE, .len = 100, .flags = WIRE_WORD, PAYLOAD(100), TARGET),
+		MSG(CALL, 7, .op = FI_ATOMIC_READ, LONG, .flags = WIRE_FETCH | WIRE_LENT,
+		    TARGET),
+		MSG(CALL, 7, .op = FI_ATOMIC_READ, LONG, .flags = WIRE_FETCH | WIRE_OFFERED,
 		    TARGET, OFFER(1 << 20, 0)),
-		MSG(WRITE, 7, .len = 100, .flags = WIRE_LENT, PAYLOAD(100), TARGET),
-		MSG(SUPPLY, 7, .len = WIRE_PLAIN_MAX, .chunk = 1, .flags = WIRE_LENT, TARGET),
+		MSG(ANNOUNCE, 7, ANSWERS, .len = WIRE_PLAIN_MAX, .chunk = 1, .flags = WIRE_LENT,
+		    TARGET),
 		/* what is no write is in no file */
-		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_COMMIT),
-		MSG(SUPPLY, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_COMMIT, TARGET),
+		MSG(ANNOUNCE, 7, LONG, .flags = WIRE_COMMIT),
+		MSG(ANNOUNCE, 7, ANSWERS, LONG, .flags = WIRE_COMMIT, TARGET),
 		/* lanes: no names, names of no length or too long, names in an answer, neither, both */
 		MSG(LANES, 0, .flags = WIRE_ASKS, .count = 1),
 		MSG(LANES, 0, .flags = WIRE_ASKS, PAYLOAD(16)),
@@ -441,29 +457,21 @@ static void test_bad_announcement(void **state)
 		MSG(LANES, 0, .flags = WIRE_ANSWERS, .count = 1, PAYLOAD(16)),
 		MSG(LANES, 0, .count = 1, PAYLOAD(16)),
 		MSG(LANES, 0, .flags = WIRE_ASKS | WIRE_ANSWERS, .count = 1, PAYLOAD(16)),
-		MSG(CTS, 7, .len = 1, .chunk = 1, .count = 1, .flags = 1u << 16),
+		MSG(TAKE, 7, ANSWERS, .len = 1, .chunk = 1, .count = 1, .flags = 1u << 24),
 		/* offers of what cannot be there */
-		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED,
-		    OFFER((1 << 20) - 1, 0)),
-		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED,
-		    OFFER(1 << 20, 1)),
-		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED,
-		    OFFER(1 << 20, UINT64_MAX)),
-		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED,
-		    OFFER(UINT64_MAX, 0)),
-		MSG(ANNOUNCE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED,
-		    OFFER(0, 0)),
-		MSG(WRITE, 7, .len = 1 << 20, .chunk = 1, .flags = WIRE_OFFERED, TARGET,
-		    OFFER(1 << 20, 1)),
-		MSG(WRITE, 7, .len = 8, PAYLOAD(8), .flags = WIRE_OFFERED, TARGET,
+		MSG(ANNOUNCE, 7, LONG, .flags = WIRE_OFFERED, OFFER((1 << 20) - 1, 0)),
+		MSG(ANNOUNCE, 7, LONG, .flags = WIRE_OFFERED, OFFER(1 << 20, 1)),
+		MSG(ANNOUNCE, 7, LONG, .flags = WIRE_OFFERED, OFFER(1 << 20, UINT64_MAX)),
+		MSG(ANNOUNCE, 7, LONG, .flags = WIRE_OFFERED, OFFER(UINT64_MAX, 0)),
+		MSG(ANNOUNCE, 7, LONG, .flags = WIRE_OFFERED, OFFER(0, 0)),
+		MSG(CALL, 7, WRITE, LONG, .flags = WIRE_OFFERED, TARGET, OFFER(1 << 20, 1)),
+		MSG(CALL, 7, WRITE, .len = 8, PAYLOAD(8), .flags = WIRE_OFFERED, TARGET,
 		    OFFER(1 << 20, 0)),
-		MSG(SUPPLY, 7, .len = 1 << 20, .chunk = 1, .key = 9, .flags = WIRE_OFFERED,
+		MSG(ANNOUNCE, 7, ANSWERS, LONG, .key = 9, .flags = WIRE_OFFERED,
 		    OFFER(1 << 20, 1)),
 		MSG(ANNOUNCE, 7, .len = 0, .chunk = 1, .flags = WIRE_OFFERED, OFFER(1, 0)),
 		MSG(ANNOUNCE, 7, .len = WIRE_PLAIN_MAX, .chunk = 1, .flags = WIRE_READABLE,
 		    TARGET),
-		MSG(SUPPLY, 7, .len = WIRE_PLAIN_MAX, .chunk = 1, .key = 9,
-		    .flags = WIRE_OFFERED, OFFER(1 << 20, 1)),
 	};
 
 	refuse_each(bad, UNIT_COUNT(bad));
@@ -506,37 +514,30 @@ static void test_bad_greeting(void **state)
 static void test_bad_content(void **state)
 {
 	static const struct wire_msg bad[] = {
-		MSG(CTS, 7, .data = WIRE_USER_DATA_MASK + 1),
-		MSG(CTS, 7, .len = 1, .chunk = 0, .count = 1),
-		MSG(CTS, 7, .len = 1, .chunk = 1, .count = 0),
-		MSG(CTS, 7, .len = WIRE_PIECES_MAX + 1, .chunk = 1, .count = 1),
-		MSG(CTS, 7, .len = UINT64_MAX, .chunk = UINT32_MAX, .count = 1),
-		MSG(CTS, UINT64_MAX),
-		MSG(CTS, 7, .flags = WIRE_PLAIN << 1),
-		MSG(CTS, 7, .flags = WIRE_PLAIN, .len = 1, .chunk = 1, .count = 1),
-		MSG(CREDIT, 7, .count = 0),
-		MSG(CREDIT, 7, .count = 1, .flags = WIRE_AGAIN << 1),
-		MSG(CREDIT, WIRE_MARK, .count = 1),
-		MSG(FIN, WIRE_MARK | 7),
-		MSG(FIN, 7, .status = 1),
-		MSG(FIN, 7, .status = INT32_MIN),
-		MSG(ABORT, 7, .status = 0),
-		MSG(ABORT, 7, .status = 1),
-		MSG(ABORT, 7, .status = INT32_MAX),
-		MSG(ABORT, 7, .status = INT32_MIN),
-		MSG(ABORT, WIRE_MARK, .status = -1),
-		MSG(PROBE, WIRE_MARK),
-		MSG(WRITE, 7, .len = 100, PAYLOAD(99), TARGET),
-		MSG(WRITE, 7, .len = 99, PAYLOAD(100), TARGET),
-		MSG(WRITE, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 0, TARGET),
-		MSG(WRITE, 7, .len = UINT64_MAX, .chunk = 1, TARGET),
-		MSG(WRITE, 7, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, PAYLOAD(1), TARGET),
-		MSG(WRITE, 7, .len = 1, PAYLOAD(1), .data = WIRE_MARK, TARGET),
-		MSG(SUPPLY, 7, .len = 1, .chunk = 1, .key = 9),
-		MSG(SUPPLY, 7, .len = 1 << 20, .chunk = 0, .key = 9),
-		MSG(FIN, WIRE_MARK),
-		MSG(FIN, 7, .status = 1),
-		MSG(FIN, 7, .status = INT32_MIN),
+		MSG(TAKE, 7, ANSWERS, .data = WIRE_USER_DATA_MASK + 1),
+		MSG(TAKE, 7, ANSWERS, .len = 1, .chunk = 0, .count = 1),
+		MSG(TAKE, 7, ANSWERS, .len = 1, .chunk = 1, .count = 0),
+		MSG(TAKE, 7, ANSWERS, .len = WIRE_PIECES_MAX + 1, .chunk = 1, .count = 1),
+		MSG(TAKE, 7, ANSWERS, .len = UINT64_MAX, .chunk = UINT32_MAX, .count = 1),
+		MSG(TAKE, UINT64_MAX, ANSWERS),
+		MSG(TAKE, 7, ANSWERS, .flags = WIRE_PLAIN << 1),
+		MSG(TAKE, 7, ANSWERS, .flags = WIRE_PLAIN, .len = 1, .chunk = 1, .count = 1),
+		MSG(TAKE, 7, .to_sender = false),
+		MSG(DONE, 7, ANSWERS, .status = 1),
+		MSG(DONE, 7, ANSWERS, .status = INT32_MIN),
+		MSG(DONE, 7, .status = 0),
+		MSG(DONE, 7, .status = INT32_MAX),
+		MSG(DONE, 7, .status = INT32_MIN),
+		MSG(CALL, 7, READ, ANSWERS, .len = 8, TARGET),
+		MSG(CALL, 7, .op = FI_ATOMIC_READ, .len = 8, TARGET),
+		MSG(CALL, 7, READ, .len = WIRE_PAYLOAD_MAX + 1, PAYLOAD(1), TARGET),
+		MSG(CALL, 7, WRITE, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 0, TARGET),
+		MSG(CALL, 7, WRITE, .len = UINT64_MAX, .chunk = 1, TARGET),
+		MSG(CALL, 7, WRITE, .len = WIRE_PAYLOAD_MAX + 1, .chunk = 1, PAYLOAD(1),
+		    TARGET),
+		MSG(CALL, 7, WRITE, .len = 1, PAYLOAD(1), .data = WIRE_MARK, TARGET),
+		MSG(ANNOUNCE, 7, ANSWERS, .len = 1, .chunk = 1, .key = 9),
+		MSG(ANNOUNCE, 7, ANSWERS, .len = 1 << 20, .chunk = 0, .key = 9),
 	};
 
 	refuse_each(bad, UNIT_COUNT(bad));
@@ -555,6 +556,7 @@ static void test_bad_bytes(void **state)
 		{AT_MAGIC, {0, 0, 0, 0}, 4},
 		{AT_MAGIC, {0x66, 0x50, 0x32, 0x70}, 4},
 		{AT_TYPE, {0}, 1},
+		{AT_TYPE, {WIRE_LANES + 1}, 1},
 		{AT_TYPE, {WIRE_TYPES}, 1},
 		{AT_TYPE, {255}, 1},
 		{AT_NAME_LEN, {0}, 1},
@@ -636,30 +638,29 @@ static void check_accepted(const struct wire_msg *msg)
 		assert_true(msg->payload_len <= WIRE_NAME_MAX);
 		assert_int_equal(!(msg->flags & WIRE_SIDE), !msg->payload_len);
 	}
-	assert_true(!has_loan(msg) || !has_offer(msg));
+	assert_true(!(msg->flags & WIRE_LENT) || !has_loan(msg) || !has_offer(msg));
 	if (has_offer(msg)) {
 		assert_true(msg->offer.base + msg->offer.size >= msg->offer.base);
 		assert_true(msg->offer.offset <= msg->offer.size);
 		assert_true(msg->len <= msg->offer.size - msg->offer.offset);
 		assert_true(msg->len);
 	}
-	if (msg->type == WIRE_WRITE && msg->len <= WIRE_PAYLOAD_MAX) {
-		assert_int_equal(msg->payload_len, msg->len);
-	} else if (msg->type == WIRE_ANNOUNCE || msg->type == WIRE_SUPPLY ||
-		   msg->type == WIRE_WRITE) {
+	if (announces(msg)) {
 		assert_true(msg->chunk);
+		assert_int_equal(msg->payload_len, 0);
 		assert_true(msg->len > WIRE_PLAIN_MAX ||
 			    (msg->type == WIRE_ANNOUNCE && has_offer(msg)));
 		assert_true((msg->len - 1) / msg->chunk < WIRE_PIECES_MAX);
-	} else if (msg->type == WIRE_CTS && msg->len) {
+	} else if (msg->type == WIRE_CALL) {
+		assert_true(msg->len <= WIRE_PAYLOAD_MAX || msg->op == FI_ATOMIC_READ);
+		assert_true(msg->op != FI_ATOMIC_READ || msg->flags & WIRE_FETCH);
+		assert_true(!has_loan(msg) && !has_offer(msg));
+	} else if (msg->type == WIRE_TAKE && msg->len) {
 		assert_true(msg->chunk && msg->count);
 		assert_true((msg->len - 1) / msg->chunk < WIRE_PIECES_MAX);
-	} else if (msg->type == WIRE_CREDIT) {
-		assert_true(msg->count);
-	} else if (msg->type == WIRE_FIN) {
+	} else if (msg->type == WIRE_DONE) {
 		assert_true(msg->status <= 0 && msg->status > INT32_MIN);
-	} else if (msg->type == WIRE_ABORT) {
-		assert_true(msg->status < 0 && msg->status > INT32_MIN);
+		assert_true(msg->status || msg->to_sender);
 	}
 }
 
@@ -669,20 +670,20 @@ static void check_accepted(const struct wire_msg *msg)
  */
 static size_t make_plausible(unsigned char *buf, size_t len, int round)
 {
-	const bool lends = buf[AT_FLAGS + 1] & WIRE_LENT >> 8;
+	const bool lends = buf[AT_FLAGS + 1] & (WIRE_LENT | WIRE_WORD) >> 8;
 	size_t fixed = HEAD, name_len;
 
 	memcpy(buf, "\x70\x32\x50\x66", 4);
 	buf[AT_VERSION] = WIRE_VERSION;
 	buf[AT_TYPE] %= WIRE_TYPES + 1;
+	buf[AT_TO_SENDER] &= buf[AT_TYPE] <= WIRE_DONE;
 	buf[AT_ID + 7] &= round % 16 ? 0x7f : 0xff;
 	memset(buf + AT_DATA + 4, 0, round % 8 ? 4 : 0);
-	/* messages that are shorter than their allocations */
 	memset(buf + AT_LEN + 4, 0, round % 3 ? 4 : 0);
 	memset(buf + AT_NAME_LEN, 0, 2);
 	if (has_target(buf[AT_TYPE]))
 		fixed += TARGET_LEN;
-	if (lends && (buf[AT_TYPE] == WIRE_WRITE || buf[AT_TYPE] == WIRE_SUPPLY))
+	if (lends && has_target(buf[AT_TYPE]))
 		fixed += LOAN_LEN;
 	if (buf[AT_TYPE] == WIRE_HELLO)
 		fixed += GREETING_LEN;

@@ -30,6 +30,8 @@
 		__VA_ARGS__                                                                    \
 	}
 #define TARGET .key = 0x6162636465666768, .addr = 0x7172737475767778
+#define LOAN .lent_key = 0x2122232425262728, .lent_addr = 0x3132333435363738
+#define WRITE .op = FI_ATOMIC_WRITE
 #define NAME(text) .name = (text), .name_len = sizeof(text) - 1
 #define PAYLOAD(text) .payload = (text), .payload_len = sizeof(text) - 1
 #define OFFER                                                                                  \
@@ -49,24 +51,27 @@
 static const struct wire_msg messages[] = {
 	/* every field that a head has, though no type uses all of them */
 	MSG(ANNOUNCE, .len = 0x0112131415161718, .data = 0x21222324,
-	    .flags = WIRE_HAS_DATA | WIRE_WANT_FIN | WIRE_READABLE | WIRE_OFFERED | WIRE_CALLS |
-		     WIRE_LENT,
+	    .flags = WIRE_HAS_DATA | WIRE_WANT_DONE | WIRE_READABLE | WIRE_OFFERED |
+		     WIRE_CALLS | WIRE_WORD,
 	    .transfer = 0x31323334, .chunk = UINT32_MAX, .count = 0x51525354, .status = -2,
-	    .to_sender = true, TARGET, OFFER),
-	MSG(ANNOUNCE, .len = 1 << 20, .chunk = 1 << 19, .flags = WIRE_LENT, TARGET),
-	MSG(CTS, .len = 1 << 20, .chunk = 1 << 18, .count = 4, .transfer = 9, .data = 3),
-	MSG(CTS, .flags = WIRE_PLAIN),
-	MSG(CREDIT, .count = 2),
-	MSG(FIN, .status = -FI_EIO),
-	MSG(ABORT, .status = -FI_ECANCELED, .to_sender = true),
+	    .to_sender = true, TARGET, LOAN, OFFER),
+	MSG(ANNOUNCE, .len = 1 << 20, .chunk = 1 << 19, .flags = WIRE_LENT, LOAN),
+	MSG(TAKE, .len = 1 << 20, .chunk = 1 << 18, .count = 4, .transfer = 9, .data = 3,
+	    .flags = 2u << WIRE_TAKE_LANES_SHIFT | 5u << WIRE_TAKE_FAR_SHIFT,
+	    .to_sender = true),
+	MSG(TAKE, .flags = WIRE_PLAIN, .to_sender = true),
+	MSG(DONE, .to_sender = true),
+	MSG(DONE, .status = -FI_EIO, .to_sender = true),
+	MSG(DONE, .status = -FI_ECANCELED, .transfer = 9, .count = 3),
 	MSG(PROBE, .flags = WIRE_ASKS),
-	MSG(WRITE, .len = 4, .data = 5, .flags = WIRE_HAS_DATA, TARGET, PAYLOAD("data")),
-	MSG(WRITE, .len = 1 << 20, .chunk = 1 << 19, .flags = WIRE_OFFERED, TARGET, OFFER),
-	MSG(READ, .len = 1 << 20, TARGET),
-	MSG(SUPPLY, .len = 1 << 20, .chunk = 1 << 19, .key = 0x11),
-	MSG(ATOMIC, .len = 8, .flags = WIRE_FETCH | WIRE_COMPARE, .op = FI_CSWAP,
+	MSG(CALL, WRITE, .len = 4, .data = 5, .flags = WIRE_HAS_DATA, TARGET, PAYLOAD("data")),
+	MSG(CALL, WRITE, .len = 1 << 20, .chunk = 1 << 19, .flags = WIRE_OFFERED, TARGET,
+	    OFFER),
+	MSG(CALL, .op = FI_ATOMIC_READ, .flags = WIRE_FETCH, .len = 1 << 20, TARGET),
+	MSG(ANNOUNCE, .len = 1 << 20, .chunk = 1 << 19, .key = 0x11, .to_sender = true),
+	MSG(CALL, .len = 8, .flags = WIRE_FETCH | WIRE_COMPARE, .op = FI_CSWAP,
 	    .datatype = FI_UINT64, TARGET, PAYLOAD("operandscompared")),
-	MSG(FIN, .status = -FI_EACCES, PAYLOAD("before")),
+	MSG(DONE, PAYLOAD("before"), .to_sender = true),
 	MSG(HELLO, .flags = WIRE_ASKS | WIRE_FOLLOWS, .key = 0x8182838485868788, GREETING,
 	    NAME("fi_shm://4711:0")),
 	MSG(HELLO, .flags = WIRE_ANSWERS | WIRE_SIDE, .key = 0x8182838485868788, GREETING,
@@ -75,10 +80,10 @@ static const struct wire_msg messages[] = {
 	    NAME("fi_shm://4711:0")),
 	MSG(HELLO, .flags = WIRE_READS, .key = 0x8182838485868788, .oldest = 8, .newest = 8),
 	/* only to who has said WIRE_BORROWS */
-	MSG(WRITE, .len = 1 << 16, .chunk = 1 << 19, .flags = WIRE_LENT | WIRE_WANT_FIN, TARGET,
-	    .lent_key = 0x2122232425262728, .lent_addr = 0x3132333435363738),
-	MSG(SUPPLY, .len = 1 << 16, .chunk = 1 << 19, .flags = WIRE_LENT | WIRE_WANT_FIN,
-	    .key = 0x11, .lent_key = 0x2122232425262728),
+	MSG(CALL, WRITE, .len = 1 << 16, .chunk = 1 << 19, .flags = WIRE_LENT | WIRE_WANT_DONE,
+	    TARGET, LOAN),
+	MSG(ANNOUNCE, .len = 1 << 16, .chunk = 1 << 19, .flags = WIRE_LENT | WIRE_WANT_DONE,
+	    .key = 0x11, .to_sender = true, LOAN),
 };
 
 /* What @hex stands for, in a buffer of just that size, which the caller frees */
@@ -309,7 +314,8 @@ static void test_old_refusals(void **state)
 
 	for (size_t i = 0; i < UNIT_COUNT(unit_wire_7_refusals); i++) {
 		const struct unit_wire_refusal *refusal = &unit_wire_7_refusals[i];
-		const struct wire_msg asked = {.type = refusal->type, .id = refusal->id};
+		const struct wire_msg asked = {.type = (enum wire_type) refusal->type,
+					       .id = refusal->id};
 		const struct wire_msg msg = wire_refusal(&asked);
 
 		assert_int_equal(wire_size(&msg), OLD_HEAD);

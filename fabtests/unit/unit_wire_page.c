@@ -175,13 +175,13 @@ struct field {
 		s, n, WIRE_##t, f, p, offsetof(struct wire_msg, member),                       \
 			sizeof((struct wire_msg *) 0)->member, __VA_ARGS__                     \
 	}
-#define HEAD(member, ...) FIELD("Head", #member, CTS, 0, 0, member, __VA_ARGS__)
+#define HEAD(member, ...) FIELD("Head", #member, TAKE, 0, 0, member, __VA_ARGS__)
 #define HELLO_HEAD(n, member) FIELD("Head", n, HELLO, 0, 0, member, false)
-#define TARGET(member) FIELD("Target", #member, ATOMIC, 0, 64, member, false)
+#define TARGET(member) FIELD("Target", #member, CALL, 0, 64, member, false)
 #define GREETING(n, member) FIELD("Greeting", n, HELLO, 0, 64, member, false)
-#define LOAN(n, member) FIELD("Loan", n, SUPPLY, WIRE_LENT, 88, member, false)
+#define LOAN(n, member) FIELD("Loan", n, ANNOUNCE, WIRE_LENT, 88, member, false)
 #define OFFER(member, ...)                                                                     \
-	FIELD("Offer", #member, SUPPLY, WIRE_OFFERED, 88, offer.member, __VA_ARGS__)
+	FIELD("Offer", #member, ANNOUNCE, WIRE_OFFERED, 88, offer.member, __VA_ARGS__)
 
 static const struct field fields[] = {
 	HEAD(to_sender, true),
@@ -293,15 +293,16 @@ static void test_fields(void **state)
 
 static size_t part_len(const char *parts, const char *part, const char *only, size_t len)
 {
-	const char *found = strstr(parts, part);
+	const char *found = strstr(parts, part), *named;
 
 	if (!found)
 		return 0;
 	found += strlen(part);
-	/* "if" what? */
+	/* "if" what, or what? */
 	if (strncmp(found, " if ", 4))
 		return len;
-	return only && !strncmp(found + 4, only, strlen(only)) ? len : 0;
+	named = only ? strstr(found, only) : NULL;
+	return named && named < found + strcspn(found, ";") ? len : 0;
 }
 
 static void check_parts(const struct row *row, enum wire_type type, uint32_t flag,
@@ -327,16 +328,24 @@ static void check_parts(const struct row *row, enum wire_type type, uint32_t fla
 
 static void test_types(void **state)
 {
-	assert_int_equal(count_rows("Types"), WIRE_TYPES - 1);
-	for (enum wire_type type = WIRE_ANNOUNCE; type < WIRE_TYPES; type++) {
-		const struct row *row = find_row("Types", wire_type_name(type));
+	const char *none = wire_type_name(WIRE_TYPES);
+	size_t count = 0;
 
+	for (enum wire_type type = WIRE_ANNOUNCE; type < WIRE_TYPES; type++) {
+		const struct row *row;
+
+		/* between the numbers there are some that no type has */
+		if (wire_type_name(type) == none)
+			continue;
+		count++;
+		row = find_row("Types", wire_type_name(type));
 		assert_int_equal(number_in(row, 1), type);
 		check_parts(row, type, 0, NULL);
 		check_parts(row, type, WIRE_LENT, "LENT");
 		check_parts(row, type, WIRE_WORD, "WORD");
 		check_parts(row, type, WIRE_OFFERED, "OFFERED");
 	}
+	assert_int_equal(count_rows("Types"), count);
 }
 
 #define NAMED(name)                                                                            \
@@ -349,13 +358,12 @@ static const struct named {
 	uint64_t value;
 } flags[] =
 	{
-		NAMED(HAS_DATA),     NAMED(WANT_FIN),    NAMED(READABLE),  NAMED(OFFERED),
+		NAMED(HAS_DATA),     NAMED(WANT_DONE),   NAMED(READABLE),  NAMED(OFFERED),
 		NAMED(CALLS),        NAMED(STANDS),      NAMED(LENT),      NAMED(COMMIT),
 		NAMED(WORD),         NAMED(FETCH),       NAMED(COMPARE),   NAMED(ASKS),
 		NAMED(ANSWERS),      NAMED(CONFIRMS),    NAMED(SIDE),      NAMED(FOLLOWS),
 		NAMED(BOARD),        NAMED(READS),       NAMED(MAY_LANES), NAMED(BORROWS),
 		NAMED(COUNTS_FRONT), NAMED(COUNTS_SIDE), NAMED(UNMARKED),  NAMED(PLAIN),
-		NAMED(AGAIN),
 },
   constants[] = {
 	  NAMED(PLAIN_MAX),
@@ -375,7 +383,8 @@ static void test_flags(void **state)
 	for (size_t i = 0; i < UNIT_COUNT(flags); i++)
 		assert_int_equal(1ULL << number_in(find_row("Flags", flags[i].name), 1),
 				 flags[i].value);
-	assert_int_equal(WIRE_CTS_LANES, 0xff << 8);
+	assert_int_equal(WIRE_TAKE_LANES, 0xff << 8);
+	assert_int_equal(WIRE_TAKE_FAR, 0xff << 16);
 }
 
 static void test_constants(void **state)

@@ -5,7 +5,7 @@
  *
  * The figures are of H200s and TCP (docs/performance.md, "Costs"). Half or twice of one moves a length by little, so
  * programs measure nothing when they start. No end relies on a length of the other one's: the sender says in its
- * announcement what it lends, the receiver says in CTS how long pieces are, and how many lanes they have.
+ * announcement what it lends, the receiver says in TAKE how long pieces are, and how many lanes they have.
  *
  * Four lengths do not follow from costs:
  * - WIRE_PLAIN_MAX and WIRE_PAYLOAD_MAX are constants of the wire.

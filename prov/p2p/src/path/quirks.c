@@ -254,7 +254,7 @@ const struct quirk quirks_table[] = {
 		.below = QUIRK_STILL,
 		.flag = QUIRK_LENDS,
 		.does = "reads several places of a peer in one operation",
-		.why = "A piece of remote memory takes a message for each of WRITE, CTS, itself and FIN. "
+		.why = "A piece of remote memory takes a message for each of CALL, TAKE, itself and DONE. "
 		       "Four that are lent go in one read (rma_lent.h). Messages go whole "
 		       "there, as the core does not copy them.",
 		.see = "fi_p2p_bench --remote -p 'net;ofi_p2p' -S 16384,65536 with and without this row: "

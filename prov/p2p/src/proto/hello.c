@@ -7,7 +7,7 @@
  *	                     <-- HELLO(names, answers N, token B) ------
  *	                     --- HELLO(names, confirms B, token A) ----> knows the sender
  *	all messages         --- ANNOUNCE(B, id, length, ...), ... ---->
- *	                     <----------------------- CTS(A, id, ...) ---
+ *	                     <---------------------- TAKE(A, id, ...) ---
  *
  *	within a host        --- HELLO(B, board) ----------------------> maps the board
  *	                     <-------------------- HELLO(A, reads) -----

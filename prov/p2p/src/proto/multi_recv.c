@@ -6,7 +6,7 @@
  *	                     --- message A ----------------------------> places and reports A
  *	MARKING              --- ANNOUNCE(id, length) of B ------------> notes what is to come
  *	ANNOUNCED            --- marker(id) of B ----------------------> holds a turn for B
- *	PUSHING              <----------------------- CTS(id, plain) ---
+ *	PUSHING              <---------------------- TAKE(id, plain) ---
  *	                     --- message C ----------------------------> places C, holds it back
  *	CORE                 --- message B(mark and id, bytes) --------> places B
  *	ENDED                                                            reports B, then C

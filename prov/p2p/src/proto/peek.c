@@ -10,8 +10,8 @@
  *
  *	                                                                 FI_PEEK: ENDED
  *	                                                                 FI_CLAIM: CLAIMED
- *	PUSHING              <--------- CTS(id, length, ...): rndv.c --- received: CORE, MATCHED
- *	PUSHING or ENDING    <------ CTS(id, length 0): rndv_plain.c --- FI_DISCARD: ENDED
+ *	PUSHING              <-------- TAKE(id, length, ...): rndv.c --- received: CORE, MATCHED
+ *	PUSHING or ENDING    <----- TAKE(id, length 0): rndv_plain.c --- FI_DISCARD: ENDED
  */
 #include "proto/peek.h"
 

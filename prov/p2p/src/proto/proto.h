@@ -5,7 +5,7 @@
  * memory that one side reaches at the other, a note, a datagram, a lane's first message. Capitals are states (xfer/req.h),
  * from that line on. A new protocol is a new file and row.
  *
- * Announcement and marker may arrive in either order. Either side may send ABORT at any time, or PROBE after a long
+ * Announcement and marker may arrive in either order. Either side may send DONE at any time, or PROBE after a long
  * silence. docs/wire.md describes the messages without the code.
  */
 #ifndef P2P_PROTO_H

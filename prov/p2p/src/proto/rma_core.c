@@ -15,7 +15,7 @@
  *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED with a receive
  *	                     === the core reads the memory ============> MOVING
  *	                     === reads the word =======================> believes the bytes
- *	ENDED                <------------------------------ FIN(id) --- TELLING, ENDED
+ *	ENDED                <----------------------------- DONE(id) --- TELLING, ENDED
  *
  * Where the NIC has the device memory, nothing is copied. The arrays of an atomic operation are
  * copied to one reserve, which the core works on.
@@ -91,7 +91,7 @@ static ssize_t rma_core_look_try(struct xfer_out *out)
 		.rma.desc = &out->ctx.ep->xfer->local->desc,
 		.rma.iov_count = 1,
 		.rma.addr = req->addr,
-		.rma.rma_iov = &req->transfer.recv.arrival->word,
+		.rma.rma_iov = &req->transfer.recv.arrival->loan,
 		.rma.rma_iov_count = 1,
 		.flags = FI_COMPLETION,
 		.rma.context = &out->ctx,

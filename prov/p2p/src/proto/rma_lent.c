@@ -4,14 +4,14 @@
  *
  *	initiator                                                        owner
  *	copies out
- *	ANNOUNCED            --- WRITE(id, target, key, address) ------> checks
+ *	ANNOUNCED            --- CALL(id, write, target, loan) --------> checks
  *	                     === the core reads this and other slots ==> MOVING, copies in
- *	ENDED                <------------------------------ FIN(id) --- ENDED
+ *	ENDED                <----------------------------- DONE(id) --- ENDED
  *
- *	ASKING               --- READ(id, target, length) -------------> checks, copies out
- *	                     <---- SUPPLY(new id, id, key, address) ---- ANNOUNCED
+ *	ASKING               --- CALL(id, read, target, length) -------> checks, copies out
+ *	                     <---------- ANNOUNCE(new id, id, loan) ---- ANNOUNCED
  *	MOVING, copies in    <== the core reads this and other slots ===
- *	ENDED                --- FIN(new id) --------------------------> ENDED
+ *	ENDED                --- DONE(new id) -------------------------> ENDED
  *
  * The bytes of a read could be written into a slot of the initiator's, which is one exchange less. But
  * a core may go on with a write when that memory is another peer's already. So peers are lent what they
@@ -47,8 +47,7 @@ void rma_lent_take(struct xfer_req *req)
 
 static int rma_lent_announce(struct xfer_req *req)
 {
-	int ret = rndv_announce(req, req->served ? WIRE_SUPPLY : WIRE_WRITE, req->target[0].key,
-				req->target[0].addr);
+	int ret = rndv_announce(req, req->target[0].key, req->target[0].addr);
 
 	if (!ret)
 		xfer_req_move(req, XFER_ANNOUNCED);
@@ -59,7 +58,8 @@ static int rma_lent_announce(struct xfer_req *req)
 static void rma_lent_fail(struct xfer_req *req, int status)
 {
 	struct wire_msg msg = {
-		.type = WIRE_FIN,
+		.type = WIRE_DONE,
+		.to_sender = true,
 		.id = req->target[0].key,
 		.status = status,
 	};
@@ -90,7 +90,7 @@ int rma_lent_start(struct xfer_req *req, uint64_t key, uint64_t addr)
 	int ret;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	req->transfer.send.wants_fin = true;
+	req->transfer.send.wants_done = true;
 	req->target[0] = (struct fi_rma_iov){addr, req->len, key};
 	if (!req->mem.ops) {
 		mem_gather(req->iov, req->count, req->host);

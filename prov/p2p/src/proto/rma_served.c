@@ -4,23 +4,23 @@
  * is longer than WIRE_PAYLOAD_MAX travels as a long message.
  *
  *	initiator                                                        owner
- *	ASKING               --- WRITE(id, key, address, bytes) -------> checks, writes
- *	ENDED                <---------------------- FIN(id, status) ---
+ *	ASKING               --- CALL(id, write, target, bytes) -------> checks, writes
+ *	ENDED                <--------------------- DONE(id, status) ---
  *
- *	ANNOUNCED            --- WRITE(id, key, address, length) ------> checks, MATCHED
- *	ENDED                <---- CTS(id, ...), pieces, FIN: rndv.c --- ENDED
+ *	ANNOUNCED            --- CALL(id, write, target, length) ------> checks, MATCHED
+ *	ENDED                <-- TAKE(id, ...), pieces, DONE: rndv.c --- ENDED
  *
- *	ASKING               --- READ(id, key, address, length) -------> checks, reads
- *	ENDED                <--------------- FIN(id, status, bytes) ---
+ *	ASKING               --- CALL(id, read, target, length) -------> checks, reads
+ *	ENDED                <-------------- DONE(id, status, bytes) ---
  *
- *	ASKING               --- READ(id, key, address, length) -------> checks
- *	MATCHED              <----------- SUPPLY(new id, id, length) --- ANNOUNCED
- *	ENDED                --- CTS(new id, ...), pieces: rndv.c -----> ENDED
+ *	ASKING               --- CALL(id, read, target, length) -------> checks
+ *	MATCHED              <--------- ANNOUNCE(new id, id, length) --- ANNOUNCED
+ *	ENDED                --- TAKE(new id, ...), pieces: rndv.c ----> ENDED
  *
- *	ASKING               --- ATOMIC(id, key, address, operands) ---> checks, computes
- *	ENDED                <------- FIN(id, status, values before) ---
+ *	ASKING               --- CALL(id, op, target, operands) -------> checks, computes
+ *	ENDED                <------ DONE(id, status, values before) ---
  *
- * WRITE and SUPPLY of a long one may carry an offer: then the other end copies, as in
+ * CALL and ANNOUNCE of a long one may carry an offer: then the other end copies, as in
  * rndv_across.c. Or they lend it: rma_lent.c.
  *
  * What a short request takes along from device memory is copied to a slot first. The request goes
@@ -80,11 +80,11 @@ _Static_assert(sizeof(struct rma_ask) <= CELL_SIZE, "a request is a cell");
 /* ---- asking ---- */
 
 /* Fills a message with what the owner of the memory is asked for. */
-static void rma_served_msg_init(const struct xfer_req *req, enum wire_type type,
-				struct wire_msg *msg)
+static void rma_served_msg_init(const struct xfer_req *req, enum fi_op op, struct wire_msg *msg)
 {
 	*msg = (struct wire_msg){
-		.type = type,
+		.type = WIRE_CALL,
+		.op = (uint8_t) op,
 		.len = req->len,
 		.key = req->target->key,
 		.addr = req->target->addr,
@@ -93,11 +93,11 @@ static void rma_served_msg_init(const struct xfer_req *req, enum wire_type type,
 		msg->flags |= WIRE_HAS_DATA;
 		msg->data = req->data & WIRE_USER_DATA_MASK;
 	}
-	if (type != WIRE_READ && req->op_flags & FI_COMMIT_COMPLETE)
+	if (op != FI_ATOMIC_READ && req->op_flags & FI_COMMIT_COMPLETE)
 		msg->flags |= WIRE_COMMIT;
 }
 
-/* Sends a request that one message answers: FIN, or SUPPLY for a long read. */
+/* Sends a request that one message answers: DONE, or ANNOUNCE for a long read. */
 static int rma_served_ask(struct xfer_req *req, struct wire_msg *msg)
 {
 	int ret;
@@ -334,11 +334,9 @@ static int rma_served_write(struct xfer_req *req)
 	if (req->len > WIRE_PAYLOAD_MAX) {
 		if (req->op_flags & FI_INJECT)
 			ret = rma_served_inject(req);
-		return ret ? ret
-			   : rndv_send_unmarked(req, WIRE_WRITE, req->target->key,
-						req->target->addr);
+		return ret ? ret : rndv_send_unmarked(req, req->target->key, req->target->addr);
 	}
-	rma_served_msg_init(req, WIRE_WRITE, &msg);
+	rma_served_msg_init(req, FI_ATOMIC_WRITE, &msg);
 	if (rma_served_copies(req->op_flags, &req->mem, req->len)) {
 		ask = rma_ask_new(req, &msg);
 		if (!ask)
@@ -358,7 +356,8 @@ static int rma_served_read(struct xfer_req *req)
 {
 	struct wire_msg msg;
 
-	rma_served_msg_init(req, WIRE_READ, &msg);
+	rma_served_msg_init(req, FI_ATOMIC_READ, &msg);
+	msg.flags |= WIRE_FETCH;
 	return rma_served_ask(req, &msg);
 }
 
@@ -475,9 +474,8 @@ ssize_t rma_served_atomic(struct xfer_ep *ep, const struct p2p_op *op)
 	req = xfer_req_new_atomic(ep, op, &result);
 	if (!req)
 		return -FI_EAGAIN;
-	rma_served_msg_init(req, WIRE_ATOMIC, &msg);
+	rma_served_msg_init(req, op->atomic.op, &msg);
 	msg.len = len;
-	msg.op = op->atomic.op;
 	msg.datatype = op->atomic.datatype;
 	msg.flags |= (op->fetch.iov_count ? WIRE_FETCH : 0) |
 		     (op->compare.iov_count ? WIRE_COMPARE : 0);

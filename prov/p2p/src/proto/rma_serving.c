@@ -98,20 +98,19 @@ _Static_assert(sizeof(struct rma_job) <= CELL_SIZE, "a job is a cell");
 /* Tells whether a peer's request is too long for one message, so that a transfer serves it. */
 static bool rma_job_long(const struct rma_job *job)
 {
-	return job->msg.type != WIRE_ATOMIC && job->msg.len > WIRE_PAYLOAD_MAX;
+	return job->msg.len > WIRE_PAYLOAD_MAX;
 }
 
 /* Tells the peer how its request has ended, with the bytes that it asked for. */
 static void rma_job_answer(const struct rma_job *job, int status, const void *payload)
 {
-	const bool data = job->msg.type == WIRE_READ ||
-			  (job->msg.type == WIRE_ATOMIC && job->msg.flags & WIRE_FETCH);
 	struct wire_msg msg = {
-		.type = WIRE_FIN,
+		.type = WIRE_DONE,
+		.to_sender = true,
 		.id = job->msg.id,
 		.status = status,
 		.payload = payload,
-		.payload_len = !status && data ? job->msg.len : 0,
+		.payload_len = !status && job->msg.flags & WIRE_FETCH ? job->msg.len : 0,
 		.among = true,
 	};
 
@@ -164,12 +163,11 @@ static void rma_job_drop(struct xfer_ctx *ctx)
  */
 static void rma_job_tell(struct rma_job *job, int status, const void *payload)
 {
-	bool wrote = job->msg.type == WIRE_WRITE ||
-		     (job->msg.type == WIRE_ATOMIC && !(job->msg.flags & WIRE_FETCH));
+	const bool fetches = job->msg.flags & WIRE_FETCH;
 
 	if (!status) {
-		xfer_ep_count(job->ctx.ep, wrote ? FI_REMOTE_WRITE : FI_REMOTE_READ, 0);
-		if (job->msg.type == WIRE_WRITE)
+		xfer_ep_count(job->ctx.ep, fetches ? FI_REMOTE_READ : FI_REMOTE_WRITE, 0);
+		if (!fetches)
 			rma_job_written(job);
 	}
 	rma_job_answer(job, status, payload);
@@ -364,12 +362,11 @@ static void rma_job_copied_in(struct copy *copy, int status)
 /* Begins the copy of a job's bytes into device memory. False: it is over */
 static bool rma_job_write(struct rma_job *job)
 {
-	bool computed = job->msg.type == WIRE_ATOMIC && job->reads;
 	int ret;
 
 	job->copy.done = rma_job_copied_in;
 	ret = xfer_copy_in_order(job->ctx.ep, &job->reach.mem, job->reach.iov, job->reach.count,
-				 (char *) job->slot->addr + (computed ? RMA_JOB_AFTER : 0),
+				 (char *) job->slot->addr + (job->reads ? RMA_JOB_AFTER : 0),
 				 &job->copy);
 	if (ret) {
 		rma_job_end(job, ret, NULL);
@@ -438,7 +435,7 @@ static struct xfer_req *rma_job_req_new(const struct rma_job *job)
 {
 	struct xfer_ep *ep = job->ctx.ep;
 	const struct rma_reach *reach = &job->reach;
-	const bool writes = job->msg.type == WIRE_WRITE;
+	const bool writes = job->writes;
 	/* of a read nobody hears here, whatever the peer says */
 	const struct p2p_op local = {
 		.type = writes ? FI_OP_RECV : FI_OP_SEND,
@@ -470,7 +467,7 @@ static struct xfer_req *rma_job_req_new(const struct rma_job *job)
 static int rma_job_supply(struct xfer_req *req, uint64_t id)
 {
 	return req->path.proto == PATH_LENT ? rma_lent_start(req, id, 0)
-					    : rndv_send_unmarked(req, WIRE_SUPPLY, id, 0);
+					    : rndv_send_unmarked(req, id, 0);
 }
 
 /* The pieces are rndv.h's, from now on. True: it waits, as there is no room on the board for what it would offer */
@@ -479,7 +476,7 @@ static bool rma_job_hand_over(struct rma_job *job)
 	struct xfer_req *req = rma_job_req_new(job);
 	int ret = req ? 0 : -FI_ENOMEM;
 
-	if (req && job->msg.type == WIRE_WRITE) {
+	if (req && job->writes) {
 		rndv_recv_unmarked(req, &job->msg);
 	} else if (req) {
 		ret = rma_served_offer(req);
@@ -537,17 +534,18 @@ static void rma_served_progress(struct xfer *xfer)
 }
 
 /* Operands that do not fit each other, or the operation */
-static bool rma_served_atomic_bad(const struct wire_msg *msg)
+static bool rma_job_bad(const struct rma_job *job)
 {
-	size_t size = amo_size(msg->datatype);
-	bool compare = msg->flags & WIRE_COMPARE;
-	size_t arrays = (msg->op != FI_ATOMIC_READ) + compare;
+	const struct wire_msg *msg = &job->msg;
+	const bool compare = msg->flags & WIRE_COMPARE, computes = job->reads && job->writes;
+	const size_t most = computes ? RMA_SERVED_ATOMIC_MAX : SIZE_MAX;
+	const size_t arrays = rma_job_long(job) ? 0 : job->writes + compare;
 
-	if (amo_valid(msg->datatype, msg->op, compare) && msg->len && !(msg->len % size) &&
-	    msg->len <= RMA_SERVED_ATOMIC_MAX && msg->payload_len == arrays * msg->len)
+	if (amo_valid(msg->datatype, msg->op, compare) && msg->len <= most &&
+	    !(msg->len % amo_size(msg->datatype)) && msg->payload_len == arrays * msg->len)
 		return false;
-	P2P_WARN("a peer asks for an atomic operation %d on type %d that is none\n", msg->op,
-		 msg->datatype);
+	P2P_WARN("a peer asks for an operation %d on %zu bytes of type %d that is none\n",
+		 msg->op, (size_t) msg->len, msg->datatype);
 	return true;
 }
 
@@ -556,19 +554,15 @@ static int rma_job_reach(struct rma_job *job)
 {
 	const struct wire_msg *msg = &job->msg;
 	struct rma_reach *reach = &job->reach;
-	bool fetch = msg->type == WIRE_ATOMIC && msg->flags & WIRE_FETCH;
-	uint64_t access = FI_REMOTE_READ;
+	const bool fetch = msg->flags & WIRE_FETCH;
 	int ret;
 
-	job->writes = msg->type == WIRE_WRITE ||
-		      (msg->type == WIRE_ATOMIC && msg->op != FI_ATOMIC_READ);
-	job->reads = msg->type == WIRE_READ ||
-		     (msg->type == WIRE_ATOMIC && (fetch || msg->op != FI_ATOMIC_WRITE));
-	if (msg->type == WIRE_ATOMIC && rma_served_atomic_bad(msg))
+	job->writes = msg->op != FI_ATOMIC_READ;
+	job->reads = fetch || msg->op != FI_ATOMIC_WRITE;
+	if (rma_job_bad(job))
 		return -FI_EINVAL;
-	if (msg->type != WIRE_READ)
-		access = (job->writes ? FI_REMOTE_WRITE : 0) | (fetch ? FI_REMOTE_READ : 0);
-	ret = region_reach(job->ctx.ep->xfer, msg->key, msg->addr, msg->len, access,
+	ret = region_reach(job->ctx.ep->xfer, msg->key, msg->addr, msg->len,
+			   (job->writes ? FI_REMOTE_WRITE : 0) | (fetch ? FI_REMOTE_READ : 0),
 			   &reach->region, reach->iov, &reach->count, &reach->mem);
 	job->commits = job->writes && msg->flags & WIRE_COMMIT;
 	if (ret || !job->commits || reach->region->pmem != PMEM_NOT)
@@ -616,34 +610,8 @@ static void rma_served_serve(struct xfer_ep *ep, struct xfer_req *req,
 		rma_job_end(job, -FI_ENOMEM, NULL);
 }
 
-/* The answer to a long read of ours */
-static void rma_served_supplied(struct xfer_ep *ep, struct xfer_req *req,
-				const struct wire_msg *msg)
-{
-	if (req->recv && req->len > WIRE_PAYLOAD_MAX && msg->len == req->len)
-		rndv_recv_unmarked(req, msg);
-	else
-		xfer_message_wrong(ep->xfer, msg->type, "no long read of that length");
-}
-
-/* Ends a request of ours, or a message, as its FIN says: every FIN comes here */
-static void rma_served_fin(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
-{
-	if (req->state == XFER_ASKING)
-		rma_served_result(ep, req, msg);
-	else
-		rndv_fin(ep, req, msg);
-}
-
 const struct xfer_proto rma_served_proto = {
 	.name = "RMA by its owner",
-	.message =
-		{
-			[WIRE_WRITE] = rma_served_serve,
-			[WIRE_READ] = rma_served_serve,
-			[WIRE_ATOMIC] = rma_served_serve,
-			[WIRE_SUPPLY] = rma_served_supplied,
-			[WIRE_FIN] = rma_served_fin,
-		},
+	.message = {[WIRE_CALL] = rma_served_serve},
 	.progress = rma_served_progress,
 };

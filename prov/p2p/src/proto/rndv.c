@@ -6,18 +6,18 @@
  *	sender                                                           receiver
  *	MARKING              --- ANNOUNCE(id, length, chunk) ----------> notes what is to come
  *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED with a receive
- *	PUSHING              <------- CTS(id, length, chunk, number) --- PULLING: has posted pieces
+ *	PUSHING              <------ TAKE(id, length, chunk, number) --- PULLING: has posted pieces
  *	copies out           --- piece(number, 0) ---------------------> copies in
  *	copies out           --- piece(number, 1) ---------------------> copies in
- *	                     <-------------------- CREDIT(id, count) --- has posted more pieces
+ *	                     <---------------------- TAKE(id, count) --- has posted more pieces
  *	                     --- piece(number, last) ------------------> TELLING
- *	ENDED                <--------- FIN(id), if it is waited for --- ENDED
+ *	ENDED                <-------- DONE(id), if it is waited for --- ENDED
  *
  * The receiver posts RNDV_WINDOW pieces ahead of the sender: into the user's buffer if that is
  * host memory, else into slots. A slot serves the next piece as soon as its own has been copied or
  * sent. So copy, wire and copy run at the same time.
  *
- * Over cores that stall behind a message without a receive, CTS, pieces, CREDIT and FIN travel between side endpoints
+ * Over cores that stall behind a message without a receive, TAKE, pieces, TAKE and DONE travel between side endpoints
  * (side_ep.h), which greetings have named.
  *
  * rndv_across.c, rndv_lent.c, rndv_plain.c and rma_core.c have what a receiver may do instead
@@ -29,6 +29,7 @@
 #include "proto/hello_facts.h"
 #include "proto/proto.h"
 #include "proto/proto_state.h"
+#include "proto/rma_served.h"
 #include "proto/rndv_choose.h"
 #include "proto/rndv_match.h"
 #include "proto/rndv_plain.h"
@@ -72,21 +73,36 @@ static void rndv_aborted(struct xfer_ep *ep, const struct wire_msg *msg)
 		rndv_arrival_orphan(arrival, ep->xfer);
 }
 
-/* Either side may give up. */
-static void rndv_abort(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
+/* A message is announced, or the bytes of a long read of ours */
+static void rndv_announces(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
+{
+	if (!req)
+		rndv_announced(ep, msg);
+	else if (req->recv && req->len > WIRE_PAYLOAD_MAX && msg->len == req->len)
+		rndv_recv_unmarked(req, msg);
+	else
+		xfer_message_wrong(ep->xfer, msg->type, "no long read of that length");
+}
+
+/* Either side has all, or gives up; or the owner of memory has done what was asked for */
+static void rndv_done(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
 	if (!req)
 		rndv_aborted(ep, msg);
-	else
+	else if (req->state == XFER_ASKING)
+		rma_served_result(ep, req, msg);
+	else if (msg->status)
 		/* the receives of pieces stay posted until nothing more can come: what is ENDING comes */
 		rndv_send_fail(req, msg->status, req->state != XFER_ENDING);
+	else if (req->state != XFER_ENDING)
+		rndv_received(ep, req, msg);
 }
 
 /* Its marker comes all the same, and must not wait. What is of another version has no token */
 static void rndv_unheard(struct xfer_ep *ep, const struct xfer_token *token,
 			 const struct wire_msg *msg)
 {
-	if (msg->type == WIRE_ANNOUNCE)
+	if (msg->type == WIRE_ANNOUNCE && !msg->to_sender)
 		rndv_announced_in_vain(ep, msg->id, token,
 				       msg->token ? -FI_ECONNABORTED : -FI_EOPNOTSUPP);
 }
@@ -295,10 +311,9 @@ const struct xfer_proto rndv_proto = {
 	.stray = rndv_marker_untracked,
 	.message =
 		{
-			[WIRE_ANNOUNCE] = rndv_announced,
-			[WIRE_CTS] = rndv_cts,
-			[WIRE_CREDIT] = rndv_credit,
-			[WIRE_ABORT] = rndv_abort,
+			[WIRE_ANNOUNCE] = rndv_announces,
+			[WIRE_TAKE] = rndv_take,
+			[WIRE_DONE] = rndv_done,
 			[WIRE_PROBE] = rndv_probed,
 		},
 	.failed = rndv_announce_failure,

@@ -7,7 +7,7 @@
  *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED: maps the board, opens it
  *	                     === the receiver copies ==================> MOVING
  *	                     === the note stands ======================> believes the copy
- *	ENDED                <------------------------------ FIN(id) --- TELLING, ENDED
+ *	ENDED                <----------------------------- DONE(id) --- TELLING, ENDED
  *
  *	which reads it       --- HELLO(host, board) -------------------> maps the board
  *	                     <------------------- HELLO(host, reads) ---
@@ -16,8 +16,8 @@
  *	                     === the receiver copies ==================> MOVING
  *	ENDED                <=================== answer on the note === ENDED
  *
- * The note may be there before the marker. With WIRE_CALLS the receiver sends FIN in place of an answer on the note, as
- * somebody may sleep. A receiver that does not take the offer asks for pieces, and says why in CTS: rndv.c.
+ * The note may be there before the marker. With WIRE_CALLS the receiver sends DONE in place of an answer on the note, as
+ * somebody may sleep. A receiver that does not take the offer asks for pieces, and says why in TAKE: rndv.c.
  */
 #include "proto/rndv_across.h"
 

@@ -152,7 +152,7 @@ static void rndv_recv_begin(struct xfer_arrival *arrival)
 		return;
 	}
 	if (arrival->flags & WIRE_LENT && rndv_lent_borrows(req)) {
-		rndv_lent_borrow(req, arrival->addr, arrival->key);
+		rndv_lent_borrow(req, arrival->loan.addr, arrival->loan.key);
 		return;
 	}
 	rndv_divide(req);

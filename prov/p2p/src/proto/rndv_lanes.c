@@ -8,18 +8,18 @@
  *	inserts the names    === empty message(number, i) by lane i ===> may use those up to i
  *
  *	                     --- ANNOUNCE(id, length) of another ------> posts pieces on lanes
- *	PUSHING              <-- CTS(id, length, chunk, number, count) --- PULLING
+ *	PUSHING              <- TAKE(id, length, chunk, number, count) --- PULLING
  *	copies out           --- piece(number, i) by lane (number + i) -> copies in
  *
  *	uses less            --- LANES(answers, count) ----------------> asks for no more
  *
  *	a lane has failed    --- LANES(answers, 0, next turn) --------> takes back what is posted on lanes
- *	PUSHING from there   <-- CREDIT(id, again from, number, count) - posts the rest, on none
+ *	PUSHING from there   <---- TAKE(id, other number, from, count) --- posts the rest, on none
  *	a while later        === empty message(number, turn, i) ======> may use those up to i
  *	                     --- LANES(answers, count, turn) ----------> in that turn
  *
  *	hears nothing        === message(number, turn, i; id, next) ==> does what was before that lack a piece?
- *	PUSHING from there   <-- CREDIT(id, again from, number, count) - yes
+ *	PUSHING from there   <---- TAKE(id, other number, from, count) --- yes
  *
  * A lane is used when something has come over it in the sender's present *turn*. So those that a firewall stops are not
  * used, nor those that have failed before they are tried again. The receives for such messages stay posted.
@@ -305,7 +305,7 @@ unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone, uint64_t pieces
 		return 0;
 	if (!peer->lanes->offered && retry_due(&peer->lanes->offers))
 		rndv_lanes_offer(peer);
-	if (!(req->transfer.recv.arrival->flags & WIRE_WANT_FIN) ||
+	if (!(req->transfer.recv.arrival->flags & WIRE_WANT_DONE) ||
 	    (alone && req->transfer.wanted <= cost_lanes_alone()))
 		return 0;
 	count = P2P_MIN(rndv_lanes_heard(peer->lanes), lanes_use(req->ctx.ep));

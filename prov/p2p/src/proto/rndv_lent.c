@@ -7,7 +7,7 @@
  *	MARKING              --- ANNOUNCE(id, length, key, address) ---> notes what is to come
  *	ANNOUNCED            --- marker(tag, id) ----------------------> MATCHED with a receive
  *	                     === the core reads this and other slots ==> MOVING, copies in
- *	ENDED                <------------------------------ FIN(id) --- TELLING, ENDED
+ *	ENDED                <----------------------------- DONE(id) --- TELLING, ENDED
  *
  * A receiver that cannot read asks for pieces (rndv.c), and the sender lends it nothing more.
  */
@@ -36,7 +36,7 @@
 
 static int rndv_lent_announce(struct xfer_req *req)
 {
-	int ret = rndv_announce(req, WIRE_ANNOUNCE, 0, 0);
+	int ret = rndv_announce(req, 0, 0);
 
 	if (!ret)
 		rndv_marker_queue(req);
@@ -73,7 +73,7 @@ static ssize_t rndv_lent_start(struct xfer_req *req, const struct p2p_op *op)
 		return -FI_EAGAIN;
 	req->host = req->slot->addr;
 	rndv_send_init(req);
-	req->transfer.send.wants_fin = true;
+	req->transfer.send.wants_done = true;
 	req->copy.done = rndv_lent_copied_out;
 	ret = xfer_copy_start(ep, &req->mem, COPY_OUT, req->iov, req->count, req->host,
 			      &req->copy);

@@ -141,19 +141,17 @@ static void rndv_arrival_told(struct xfer_arrival *arrival, struct xfer_ep *ep)
 void rndv_arrival_announce(struct xfer_arrival *arrival, struct xfer_ep *ep,
 			   const struct wire_msg *msg)
 {
-	const bool lent = msg->flags & WIRE_LENT && msg->type != WIRE_ANNOUNCE;
-
 	xfer_assert_locked(ep->xfer);
 	rndv_arrival_told(arrival, ep);
 	arrival->total = msg->len;
 	arrival->data = msg->data;
 	arrival->flags = msg->flags;
 	arrival->chunk = msg->chunk;
-	arrival->key = lent ? msg->lent_key : msg->key;
-	arrival->addr = lent ? msg->lent_addr : msg->addr;
+	arrival->key = msg->key;
+	arrival->addr = msg->addr;
 	arrival->offer = msg->offer;
 	arrival->board = (uint64_t) msg->transfer << 32 | msg->count;
-	arrival->word = (struct fi_rma_iov){msg->lent_addr, sizeof(uint64_t), msg->lent_key};
+	arrival->loan = (struct fi_rma_iov){msg->lent_addr, sizeof(uint64_t), msg->lent_key};
 	arrival->noted = msg->noted;
 	arrival->peer = msg->peer;
 	xfer_peer_hold(arrival->peer);
@@ -195,14 +193,14 @@ bool rndv_arrival_parts(const struct xfer_arrival *arrival)
 /* It was not waited for any longer, or its sender had been lost: that waits for an answer. */
 static void rndv_arrival_reject(struct xfer_peer *peer, uint64_t id)
 {
-	struct wire_msg abort = {
-		.type = WIRE_ABORT,
+	struct wire_msg done = {
+		.type = WIRE_DONE,
 		.id = id,
 		.status = -FI_ECONNABORTED,
 		.to_sender = true,
 	};
 
-	ctrl_owed(peer, ctrl_tell(peer, &abort));
+	ctrl_owed(peer, ctrl_tell(peer, &done));
 }
 
 /* Moves on what has waited for the announcement. */
@@ -316,7 +314,7 @@ void rndv_peeked(struct xfer_req *req, void (*found)(struct xfer_req *req))
 
 /* ---- announcements ---- */
 
-void rndv_announced(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
+void rndv_announced(struct xfer_ep *ep, const struct wire_msg *msg)
 {
 	struct xfer_arrival *arrival = rndv_arrival_find(ep->xfer, msg->id);
 

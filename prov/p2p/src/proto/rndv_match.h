@@ -12,7 +12,7 @@
  * struct xfer_arrival - a message on its way here. It lives from the first that is known of it.
  * @ctx:	on the endpoint's list of live records; @ctx.ep is NULL until that is known
  * @announced:	the announcement has come; it has @total, @data, @flags, @chunk, @key, @addr
- *		and @offer; and @board, the place of the sender's, if WIRE_STANDS; and @word, if WIRE_WORD
+ *		and @offer; and @board, the place of the sender's, if WIRE_STANDS; and @loan, if WIRE_LENT; or of the word, if WIRE_WORD
  * @noted:	by a note
  * @ready:	the marker has come: what to do when the announcement is here, too
  * @req:	the request that the marker has matched, or NULL
@@ -52,7 +52,7 @@ struct xfer_arrival {
 	uint64_t addr;
 	struct ipc_offer offer;
 	uint64_t board;
-	struct fi_rma_iov word;
+	struct fi_rma_iov loan;
 	struct xfer_peer *peer;
 	LIST_ENTRY(xfer_arrival) chain;
 	struct note_look look;
@@ -123,7 +123,7 @@ bool rndv_orphaned(const struct xfer *xfer, uint64_t id);
 void rndv_arrival_describe(const struct xfer_arrival *arrival, struct core_comp *comp);
 
 /* Takes an announcement: makes or completes the arrival of its message */
-void rndv_announced(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);
+void rndv_announced(struct xfer_ep *ep, const struct wire_msg *msg);
 
 /*
  * A marker has come to a peek, its completion in req->comp. @found is called when the message is

@@ -224,7 +224,7 @@ void rndv_report_early(struct xfer_req *req)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
 	/* what a lane keeps when the receiver has all may stay there, too */
-	if ((!req->transfer.status && (req->recv || !req->transfer.send.wants_fin)) ||
+	if ((!req->transfer.status && (req->recv || !req->transfer.send.wants_done)) ||
 	    req->transfer.copying)
 		return;
 	/* the marker has no bytes */
@@ -237,7 +237,7 @@ void rndv_abort_send(struct xfer_req *req)
 	const bool unmarked =
 		!req->recv && (req->state == XFER_MARKING || req->transfer.send.unmarked);
 	struct wire_msg msg = {
-		.type = WIRE_ABORT,
+		.type = WIRE_DONE,
 		.id = req->transfer.id,
 		.status = req->transfer.status,
 		.to_sender = req->recv,

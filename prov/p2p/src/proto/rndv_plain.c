@@ -6,15 +6,15 @@
  *	sender                                                           receiver
  *	MARKING              --- ANNOUNCE(id, length) -----------------> notes what is to come
  *	ANNOUNCED            --- marker(tag, id) ----------------------> a multi-receive buffer
- *	PUSHING              <----------------------- CTS(id, plain) --- asks for all of it
+ *	PUSHING              <---------------------- TAKE(id, plain) --- asks for all of it
  *	STAGING, READY
  *	CORE                 --- message(tag, mark and id, bytes) -----> knows it by its id
  *	ENDED                                                            reports it
  *
  *	not wanted:          --- ANNOUNCE(id, length) -----------------> notes what is to come
  *	ANNOUNCED            --- marker(tag, id) ----------------------> refuses or discards it
- *	PUSHING or ENDING    <-------------------- CTS(id, length 0) ---
- *	ENDED                <--------- FIN(id), if it is waited for ---
+ *	PUSHING or ENDING    <------------------- TAKE(id, length 0) ---
+ *	ENDED                <-------- DONE(id), if it is waited for ---
  */
 #include "proto/rndv_plain.h"
 
@@ -28,14 +28,14 @@
 /* Tells the sender that nothing of a message is wanted. */
 static void rndv_decline(struct xfer_arrival *arrival)
 {
-	struct wire_msg msg = {.type = WIRE_CTS, .id = arrival->id};
-	struct wire_msg fin = {.type = WIRE_FIN, .id = arrival->id};
+	struct wire_msg take = {.type = WIRE_TAKE, .to_sender = true, .id = arrival->id};
+	struct wire_msg done = {.type = WIRE_DONE, .to_sender = true, .id = arrival->id};
 
 	if (arrival->status)
 		return;
-	ctrl_owed(arrival->peer, ctrl_tell(arrival->peer, &msg));
-	if (arrival->flags & WIRE_WANT_FIN)
-		ctrl_owed(arrival->peer, ctrl_tell(arrival->peer, &fin));
+	ctrl_owed(arrival->peer, ctrl_tell(arrival->peer, &take));
+	if (arrival->flags & WIRE_WANT_DONE)
+		ctrl_owed(arrival->peer, ctrl_tell(arrival->peer, &done));
 }
 
 /* The receive that the marker has matched has no room. */
@@ -111,7 +111,8 @@ void rndv_divert_fail(struct xfer_arrival *arrival)
 static void rndv_ask_plain(struct xfer_arrival *arrival)
 {
 	struct wire_msg msg = {
-		.type = WIRE_CTS,
+		.type = WIRE_TAKE,
+		.to_sender = true,
 		.id = arrival->id,
 		.flags = WIRE_PLAIN,
 	};

@@ -25,14 +25,14 @@
 static void rndv_recv_fin(struct xfer_req *req)
 {
 	const struct xfer_arrival *arrival = req->transfer.recv.arrival;
-	struct wire_msg fin = {.type = WIRE_FIN, .id = req->transfer.id};
+	struct wire_msg done = {.type = WIRE_DONE, .to_sender = true, .id = req->transfer.id};
 
 	/* on the note, where that does not overtake a message and wakes nobody */
 	bool note = arrival->noted && req->path.proto == PATH_ACROSS &&
 		    !(arrival->flags & WIRE_CALLS);
 
-	if (!note || !note_answer(req->ctx.ep->xfer, fin.id))
-		ctrl_owed(req->peer, ctrl_tell(req->peer, &fin));
+	if (!note || !note_answer(req->ctx.ep->xfer, done.id))
+		ctrl_owed(req->peer, ctrl_tell(req->peer, &done));
 }
 
 /* Ends a receive with its status, and forgets its arrival. */
@@ -95,7 +95,7 @@ static bool rndv_recv_commit(struct xfer_req *req)
 static void rndv_recv_done(struct xfer_req *req)
 {
 	const struct xfer_arrival *arrival = req->transfer.recv.arrival;
-	bool fin = arrival->flags & WIRE_WANT_FIN || req->path.proto == PATH_ACROSS;
+	bool fin = arrival->flags & WIRE_WANT_DONE || req->path.proto == PATH_ACROSS;
 
 	if (rndv_recv_commit(req))
 		return;
@@ -119,7 +119,6 @@ static void rndv_recv_anew(struct xfer_req *req)
 {
 	struct xfer_transfer *transfer = &req->transfer;
 
-	transfer->recv.again |= rndv_recv_told(req);
 	transfer->next = transfer->recv.lost - 1;
 	transfer->number = (uint32_t) xfer_id_new(req->ctx.ep->xfer);
 	transfer->lanes = 0;
@@ -320,26 +319,23 @@ void rndv_recv_fail(struct xfer_req *req, int status, bool tell)
 /* Tells the sender of the pieces that have been posted since it was told last. */
 void rndv_grant(struct xfer_req *req)
 {
-	const bool again = req->transfer.recv.again, first = !again && !rndv_recv_told(req);
-	const uint64_t from = req->transfer.next - req->transfer.recv.granted;
+	const struct xfer_transfer *transfer = &req->transfer;
 	struct wire_msg msg = {
-		.type = first ? WIRE_CTS : WIRE_CREDIT,
-		.id = req->transfer.id,
-		.len = req->transfer.wanted,
-		.chunk = req->transfer.chunk,
-		.transfer = req->transfer.number,
-		.count = req->transfer.recv.granted,
-		.data = first   ? req->transfer.recv.far
-			: again ? from
-				: 0,
-		.flags = first ? req->transfer.lanes << WIRE_CTS_LANES_SHIFT : again,
+		.type = WIRE_TAKE,
+		.to_sender = true,
+		.id = transfer->id,
+		.len = transfer->wanted,
+		.chunk = transfer->chunk,
+		.transfer = transfer->number,
+		.data = transfer->next - transfer->recv.granted,
+		.count = transfer->recv.granted,
+		.flags = transfer->lanes << WIRE_TAKE_LANES_SHIFT |
+			 (uint32_t) transfer->recv.far << WIRE_TAKE_FAR_SHIFT,
 	};
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (ctrl_tell(req->peer, &msg))
-		return;
-	req->transfer.recv.granted = 0;
-	req->transfer.recv.again = false;
+	if (!ctrl_tell(req->peer, &msg))
+		req->transfer.recv.granted = 0;
 }
 
 /* Posts the next piece: 0, -FI_EAGAIN when there is no room for it, or another error. */

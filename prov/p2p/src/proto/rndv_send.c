@@ -97,8 +97,8 @@ static void rndv_send_over(struct xfer_req *req)
 
 void rndv_send_fail(struct xfer_req *req, int status, bool tell)
 {
-	/* once its FIN is here, nothing can fail */
-	const bool has_ended = req->state == XFER_ENDING && req->transfer.send.wants_fin;
+	/* once its DONE is here, nothing can fail */
+	const bool has_ended = req->state == XFER_ENDING && req->transfer.send.wants_done;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (req->transfer.status || has_ended) {
@@ -199,12 +199,12 @@ static int rndv_tell_by_message(struct xfer_req *req, struct wire_msg *msg)
 /* Announces to the receiver: by a note that it will look for, or a message */
 static int rndv_tell(struct xfer_req *req, struct wire_msg *msg)
 {
-	if (msg->type == WIRE_ANNOUNCE && hello_reads(req->peer) && note_tell(req->peer, msg))
+	if (req->done_flags & FI_SEND && hello_reads(req->peer) && note_tell(req->peer, msg))
 		return 0;
 	return rndv_tell_by_message(req, msg);
 }
 
-/* Where the receiver's core finds the copy; an ANNOUNCE has that as its target */
+/* Where the receiver's core finds the copy */
 static void rndv_announce_lent(struct xfer_req *req, struct wire_msg *msg)
 {
 	struct xfer_ep *ep = req->ctx.ep;
@@ -212,19 +212,18 @@ static void rndv_announce_lent(struct xfer_req *req, struct wire_msg *msg)
 	msg->flags |= WIRE_LENT;
 	msg->lent_key = fi_mr_key(req->slot->lent);
 	msg->lent_addr = ep->xfer->stage.virt_addr ? (uintptr_t) req->host : 0;
-	if (msg->type == WIRE_ANNOUNCE) {
-		msg->key = msg->lent_key;
-		msg->addr = msg->lent_addr;
-	}
 	ep->stats.lent++;
 }
 
 /* Tells the receiver what is to come. */
-int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint64_t addr)
+int rndv_announce(struct xfer_req *req, uint64_t key, uint64_t addr)
 {
+	const bool write = req->done_flags & FI_WRITE;
 	struct xfer_ep *ep = req->ctx.ep;
 	struct wire_msg msg = {
-		.type = type,
+		.type = write ? WIRE_CALL : WIRE_ANNOUNCE,
+		.op = write ? FI_ATOMIC_WRITE : 0,
+		.to_sender = req->served,
 		.id = req->transfer.id,
 		.len = req->len,
 		.chunk = (uint32_t) ep->xfer->stage.pools[STAGE_PIECE].size,
@@ -243,15 +242,15 @@ int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint6
 		msg.data = req->data;
 	}
 	/* it may have lanes: one may die behind the last piece, and the receiver ask for that once more */
-	req->transfer.send.wants_fin |=
-		req->peer->lanes && req->peer->lanes->told && req->len >= lanes_len_min(ep);
-	if (req->transfer.send.wants_fin)
-		msg.flags |= WIRE_WANT_FIN;
+	req->transfer.send.wants_done |= write || (req->peer->lanes && req->peer->lanes->told &&
+						   req->len >= lanes_len_min(ep));
+	if (req->transfer.send.wants_done)
+		msg.flags |= WIRE_WANT_DONE;
 	if (req->path.proto == PATH_LENT)
 		rndv_announce_lent(req, &msg);
-	if (type == WIRE_WRITE && req->op_flags & FI_COMMIT_COMPLETE)
+	if (write && req->op_flags & FI_COMMIT_COMPLETE)
 		msg.flags |= WIRE_COMMIT;
-	if (type == WIRE_ANNOUNCE && req->path.proto == PATH_READ) {
+	if (req->path.proto == PATH_READ) {
 		pin_remote(req, &memory);
 		msg.flags |= WIRE_READABLE;
 		msg.key = memory.key;
@@ -321,7 +320,7 @@ void rndv_marker_queue(struct xfer_req *req)
 void rndv_announce_failure(struct xfer_req *req, int status)
 {
 	const struct xfer_peer *peer = xfer_peer_find(req->ctx.ep, req->addr);
-	struct wire_msg abort = {.type = WIRE_ABORT, .status = status};
+	struct wire_msg done = {.type = WIRE_DONE, .status = status};
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (!peer || !peer->open)
@@ -332,13 +331,13 @@ void rndv_announce_failure(struct xfer_req *req, int status)
 	req->len = P2P_MAX(req->len, WIRE_PLAIN_MAX + 1);
 	req->path.proto = PATH_LONG;
 	rndv_send_init(req);
-	if (rndv_announce(req, WIRE_ANNOUNCE, 0, 0))
+	if (rndv_announce(req, 0, 0))
 		return;
 	req->transfer.status = status;
 	/* by the way of the announcement, which it must not overtake */
-	abort.front = true;
-	abort.id = req->transfer.id;
-	ctrl_owed(req->peer, ctrl_tell(req->peer, &abort));
+	done.front = true;
+	done.id = req->transfer.id;
+	ctrl_owed(req->peer, ctrl_tell(req->peer, &done));
 	note_give_up(req->ctx.ep->xfer, req->transfer.id, status);
 	rndv_marker_queue(req);
 }
@@ -359,12 +358,12 @@ ssize_t rndv_start(struct xfer_req *req, const struct p2p_op *op)
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	rndv_send_init(req);
-	req->transfer.send.wants_fin =
+	req->transfer.send.wants_done =
 		req->op_flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE) ||
 		req->path.proto == PATH_READ;
 	first = rndv_marker_first(req);
 	/* not after the marker: then there is a place for the note */
-	ret = rndv_announce(req, WIRE_ANNOUNCE, 0, 0);
+	ret = rndv_announce(req, 0, 0);
 	if (ret)
 		return ret;
 	if (first || rndv_marker_inject(req)) {
@@ -376,14 +375,13 @@ ssize_t rndv_start(struct xfer_req *req, const struct p2p_op *op)
 	return 0;
 }
 
-int rndv_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key, uint64_t addr)
+int rndv_send_unmarked(struct xfer_req *req, uint64_t key, uint64_t addr)
 {
 	int ret;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	rndv_send_init(req);
-	req->transfer.send.wants_fin = type == WIRE_WRITE;
-	ret = rndv_announce(req, type, key, addr);
+	ret = rndv_announce(req, key, addr);
 	if (!ret)
 		xfer_req_move(req, XFER_ANNOUNCED);
 	return ret;
@@ -482,21 +480,20 @@ static void rndv_push_check(struct xfer_req *req)
 		rndv_lanes_check(req);
 }
 
-/* Begins the pieces that there are credits and slots for. */
+/* Begins the pieces that are asked for, and that there are slots for. */
 void rndv_push(struct xfer_req *req)
 {
 	struct rndv_piece *piece;
 	int ret;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	while (req->state == XFER_PUSHING && req->transfer.send.credits &&
+	while (req->state == XFER_PUSHING && req->transfer.next < req->transfer.send.asked &&
 	       req->transfer.in_flight < RNDV_SEND_MAX && !rndv_all_begun(req)) {
 		piece = rndv_piece_new(req, STAGE_PIECE_OUT, rndv_piece_sent);
 		if (!piece)
 			break;
 		rndv_lanes_take(piece);
 		rndv_piece_begun(piece);
-		req->transfer.send.credits--;
 		if (!piece->host) {
 			rndv_piece_send(piece);
 			continue;
@@ -511,7 +508,7 @@ void rndv_push(struct xfer_req *req)
 		return;
 	if (req->transfer.lanes)
 		rndv_push_check(req);
-	if (rndv_all_begun(req) && !rndv_goes_whole(req) && !req->transfer.send.wants_fin)
+	if (rndv_all_begun(req) && !rndv_goes_whole(req) && !req->transfer.send.wants_done)
 		rndv_send_over(req);
 }
 
@@ -548,8 +545,8 @@ static bool rndv_forbidden(const struct xfer_req *req, enum path_proto proto)
 	return true;
 }
 
-/* Tells whether a CTS asks for what was announced. What is no message cannot be sent whole as one. */
-static bool rndv_cts_fits(const struct xfer_req *req, const struct wire_msg *msg)
+/* Tells whether the first TAKE asks for what was announced. What is no message cannot be sent whole as one. */
+static bool rndv_take_fits(const struct xfer_req *req, const struct wire_msg *msg)
 {
 	const struct stage *stage = &req->ctx.ep->xfer->stage;
 
@@ -571,43 +568,42 @@ static void rndv_cut(struct xfer_req *req, const struct wire_msg *msg, unsigned 
 	rndv_lanes_adapt(req);
 }
 
-void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
+/* The receiver has chosen. False: no pieces, but the whole message; or it has failed, or is wrong */
+static bool rndv_chosen(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
-	const unsigned int lanes = (msg->flags & WIRE_CTS_LANES) >> WIRE_CTS_LANES_SHIFT;
+	const unsigned int lanes = (msg->flags & WIRE_TAKE_LANES) >> WIRE_TAKE_LANES_SHIFT;
+	const enum path_far far = (msg->flags & WIRE_TAKE_FAR) >> WIRE_TAKE_FAR_SHIFT;
 	enum path_proto proto = req->path.proto;
 	bool plain = msg->flags & WIRE_PLAIN;
 
-	xfer_assert_locked(ep->xfer);
-	if (!rndv_cts_fits(req, msg)) {
+	if (!rndv_take_fits(req, msg)) {
 		xfer_message_wrong(ep->xfer, msg->type, "of another length or kind");
-		return;
+		return false;
 	}
 	if (proto == PATH_LENT && (plain || msg->len))
 		hello_borrows_not(req->peer);
 	if (proto == PATH_ACROSS)
-		hello_offered(req->peer, req->len, (enum path_far) msg->data, plain);
-	rndv_taken(req, (enum path_far) msg->data);
+		hello_offered(req->peer, req->len, far, plain);
+	rndv_taken(req, far);
 	if ((plain || msg->len) && rndv_forbidden(req, proto)) {
 		rndv_send_fail(req, -FI_EOPNOTSUPP, true);
-		return;
+		return false;
 	}
 	if (!rndv_lanes_known(req, lanes)) {
 		rndv_send_fail(req, -FI_EIO, true);
-		return;
+		return false;
 	}
-	/* another thread may have dealt with what came after this */
-	req->transfer.send.credits += msg->count;
 	xfer_req_move(req, XFER_PUSHING);
 	if (plain) {
 		if (!req->mem.ops)
 			rndv_lanes_whole(req->peer);
 		req->path.proto = PATH_WHOLE;
 		rndv_send_check(req);
-		return;
+		return false;
 	}
 	if (msg->len)
 		rndv_cut(req, msg, lanes);
-	rndv_push(req);
+	return true;
 }
 
 /* A lane has died: the receiver wants what has not come once more, and nothing more by lanes */
@@ -619,51 +615,59 @@ static void rndv_push_anew(struct xfer_req *req, const struct wire_msg *msg)
 	req->transfer.send.anew = true;
 	req->transfer.number = msg->transfer;
 	req->transfer.next = msg->data;
-	req->transfer.send.credits = 0;
+	req->transfer.send.asked = 0;
 }
 
-void rndv_credit(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
+/* The receiver wants more pieces. False: it is wrong */
+static bool rndv_goes_on(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
-	const bool again = msg->flags & WIRE_AGAIN;
+	const struct xfer_transfer *transfer = &req->transfer;
+	const bool anew = msg->transfer != transfer->number;
+
+	if (!msg->len || msg->len != transfer->wanted ||
+	    (anew && (!transfer->lanes || msg->data > transfer->next))) {
+		xfer_message_wrong(ep->xfer, msg->type, "asked for otherwise");
+		return false;
+	}
+	if (anew)
+		rndv_push_anew(req, msg);
+	return true;
+}
+
+void rndv_take(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
+{
+	const bool first = req->state == XFER_ANNOUNCED;
 
 	xfer_assert_locked(ep->xfer);
-	if (again && (!req->transfer.lanes || msg->data > req->transfer.next)) {
-		xfer_message_wrong(ep->xfer, msg->type, "not sent by lanes");
+	if (first ? !rndv_chosen(ep, req, msg) : !rndv_goes_on(ep, req, msg))
 		return;
-	}
-	if (again)
-		rndv_push_anew(req, msg);
-	req->transfer.send.credits += msg->count;
+	req->transfer.send.asked = P2P_MAX(req->transfer.send.asked, msg->data + msg->count);
 	req->transfer.since = 0;
 	rndv_push(req);
 }
 
 /* May a receiver say that it has all? It must have been offered the memory, or have asked for all, and been sent it. */
-static bool rndv_fin_fits(const struct xfer_req *req, const struct wire_msg *msg)
+static bool rndv_received_fits(const struct xfer_req *req)
 {
 	if (req->state == XFER_PUSHING)
-		return req->transfer.send.wants_fin && rndv_all_begun(req) &&
+		return req->transfer.send.wants_done && rndv_all_begun(req) &&
 		       !rndv_goes_whole(req);
-	return msg->status || path_offers(req->path.proto) || req->path.proto == PATH_LENT ||
-	       req->transfer.send.wants_fin;
+	return path_offers(req->path.proto) || req->path.proto == PATH_LENT ||
+	       req->transfer.send.wants_done;
 }
 
-void rndv_fin(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
+void rndv_received(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg)
 {
-	bool taken = req->state == XFER_ANNOUNCED && !msg->status;
-
 	xfer_assert_locked(ep->xfer);
-	if (!rndv_fin_fits(req, msg)) {
+	if (!rndv_received_fits(req)) {
 		xfer_message_wrong(ep->xfer, msg->type, xfer_state_name(req->state));
 		return;
 	}
 	/* who has read or copied it, or the rest of it, asks for nothing more */
-	if (taken && req->path.proto == PATH_ACROSS && req->peer)
+	if (req->state == XFER_ANNOUNCED && req->path.proto == PATH_ACROSS && req->peer)
 		hello_offered(req->peer, req->len, PATH_FAR_NOT, false);
-	if (taken)
+	if (req->state == XFER_ANNOUNCED)
 		rndv_taken(req, PATH_FAR_NOT);
-	if (!req->transfer.status)
-		req->transfer.status = msg->status;
 	if (req->transfer.in_flight)
 		rndv_send_recall(req);
 	rndv_send_over(req);

@@ -16,19 +16,19 @@ ssize_t rndv_start(struct xfer_req *req, const struct p2p_op *op);
 void rndv_send_init(struct xfer_req *req);
 
 /*
- * Begins a send that the receiver asked for: @type is WIRE_WRITE (to @key, @addr) or
- * WIRE_SUPPLY (for the read whose id is @key). 0 or an error, as above.
+ * Begins a send without a marker: a write (to @key, @addr), or, of what serves a peer, the read whose id is @key. 0 or an
+ * error, as above.
  */
-int rndv_send_unmarked(struct xfer_req *req, enum wire_type type, uint64_t key, uint64_t addr);
+int rndv_send_unmarked(struct xfer_req *req, uint64_t key, uint64_t addr);
 
 /* Ends a send of which nothing is left, with transfer.status */
 void rndv_send_end(struct xfer_req *req);
 
 /*
- * Announces what is to come; @key and @addr as @type has them, or where it is lent. The caller moves the
- * request on. 0 or an error (logged): it is as if it had not been called
+ * Announces what is to come; @key and @addr as above, or 0 for a message. The caller moves the request on. 0 or an error
+ * (logged): it is as if it had not been called
  */
-int rndv_announce(struct xfer_req *req, enum wire_type type, uint64_t key, uint64_t addr);
+int rndv_announce(struct xfer_req *req, uint64_t key, uint64_t addr);
 
 /* Puts an announced message's marker in its turn. */
 void rndv_marker_queue(struct xfer_req *req);
@@ -42,7 +42,7 @@ void rndv_announce_failure(struct xfer_req *req, int status);
 /* Notes how the marker's send has ended; or, of what could not be announced, how that has */
 void rndv_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp);
 
-/* Begins the pieces that there are credits and slots for */
+/* Begins the pieces that are asked for, and that there are slots for */
 void rndv_push(struct xfer_req *req);
 
 /* Begins no more pieces; @tell: the receiver does not know yet */
@@ -51,9 +51,8 @@ void rndv_send_fail(struct xfer_req *req, int status, bool tell);
 /* Its peer is lost: what waits on lanes for it is taken back, and nothing more is given to the core */
 void rndv_send_forsake(struct xfer_req *req);
 
-/* Does what the receiver asks for: pieces, the whole message, more pieces, or nothing as it has all */
-void rndv_cts(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);
-void rndv_credit(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);
-void rndv_fin(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);
+/* Does what the receiver asks for: pieces, more of them, the whole message, or nothing. Or it has all */
+void rndv_take(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);
+void rndv_received(struct xfer_ep *ep, struct xfer_req *req, const struct wire_msg *msg);
 
 #endif /* P2P_RNDV_SEND_H */

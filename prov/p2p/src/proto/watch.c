@@ -15,7 +15,7 @@
  *
  *	lost                 === dead token (UDP) =====================> ends it, too
  *	                                                                 or has not heard, and goes on
- *	                     <---------------- CREDIT or anything else -
+ *	                     <------------------ TAKE or anything else -
  *	                     --- HELLO(dead token) --------------------> ends it, too
  */
 #include "proto/watch.h"

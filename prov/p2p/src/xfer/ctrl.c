@@ -162,9 +162,9 @@ static struct xfer_req *ctrl_answered(struct xfer *xfer, const struct wire_msg *
 	struct xfer_req *req;
 
 	*fits = true;
-	if (!wire_answers(msg))
+	if (!msg->to_sender)
 		return NULL;
-	req = xfer_req_find(xfer, msg->type == WIRE_SUPPLY ? msg->key : msg->id);
+	req = xfer_req_find(xfer, msg->type == WIRE_ANNOUNCE ? msg->key : msg->id);
 	if (req && !xfer_peer_said(req->peer, msg)) {
 		xfer_message_wrong(xfer, msg->type, "another peer's");
 		*fits = false;

@@ -66,7 +66,7 @@ static void note_look(struct xfer *xfer, uint64_t id)
 {
 	uint8_t text[BOARD_TEXT_MAX];
 	int len = board_far_read(xfer->notes.boards, xfer_board_owner(id), id, text);
-	struct wire_msg msg = {.token = 0}, abort = {.type = WIRE_ABORT, .id = id};
+	struct wire_msg msg = {.token = 0}, end = {.type = WIRE_DONE, .id = id};
 	const char *why = "it is about something else";
 	struct xfer_ep *ep;
 
@@ -85,8 +85,8 @@ static void note_look(struct xfer *xfer, uint64_t id)
 	}
 	/* nobody else reads it */
 	note_answer(xfer, id);
-	abort.status = len;
-	XFER_PROTO_EACH(xfer, message[WIRE_ABORT], ep, NULL, &abort);
+	end.status = len;
+	XFER_PROTO_EACH(xfer, message[WIRE_DONE], ep, NULL, &end);
 }
 
 void note_await(struct xfer *xfer, struct note_look *look, uint64_t id)
@@ -118,15 +118,15 @@ void note_await_no_more(struct xfer *xfer, struct note_look *look)
 
 void notes_progress(struct xfer *xfer)
 {
-	struct wire_msg fin = {.type = WIRE_FIN};
+	struct wire_msg end = {.type = WIRE_DONE, .to_sender = true};
 	struct note_look *look, *next;
 	struct xfer_req *req;
 
 	xfer_assert_locked(xfer);
-	while (board_answered(&xfer->notes.board, &fin.id)) {
-		req = xfer_req_find(xfer, fin.id);
-		if (req && xfer_req_fits(req, fin.type))
-			XFER_PROTO_EACH(xfer, message[WIRE_FIN], req->ctx.ep, req, &fin);
+	while (board_answered(&xfer->notes.board, &end.id)) {
+		req = xfer_req_find(xfer, end.id);
+		if (req && xfer_req_fits(req, end.type))
+			XFER_PROTO_EACH(xfer, message[WIRE_DONE], req->ctx.ep, req, &end);
 	}
 	for (look = LIST_FIRST(&xfer->notes.looks); look; look = next) {
 		next = LIST_NEXT(look, entry);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * Notes: ANNOUNCE and FIN between processes of one host, by boards (mem/board.h) in place of the core. A note lies on its
+ * Notes: ANNOUNCE and DONE between processes of one host, by boards (mem/board.h) in place of the core. A note lies on its
  * sender's board, and is found by its id. Once it is there it is dispatched like a message (ctrl.h). Its reader answers on it: that
- * is dispatched as a FIN. All [locked].
+ * is dispatched as a DONE. All [locked].
  */
 #ifndef P2P_NOTE_H
 #define P2P_NOTE_H
@@ -54,7 +54,7 @@ void note_await_no_more(struct xfer *xfer, struct note_look *look);
 /* Looks for all that is awaited, and for answers */
 void notes_progress(struct xfer *xfer);
 
-/* Says on the note @id that all of it is here, in place of a FIN. False: that cannot be */
+/* Says on the note @id that all of it is here, in place of a DONE. False: that cannot be */
 bool note_answer(const struct xfer *xfer, uint64_t id);
 
 /* Does the memory of the message @id stand? Then that has not ended */

@@ -31,8 +31,8 @@ struct xfer_arrival;
  *
  * Sending, when the peer may answer:
  * @XFER_ANNOUNCED: its marker is on its way, or it has none; nobody has answered
- * @XFER_PUSHING: the receiver asks for pieces, or for all of it, which is sent when its marker has gone; or a FIN is to come
- * @XFER_ASKING: the owner of remote memory is asked, and answers with FIN, or SUPPLY for a long read
+ * @XFER_PUSHING: the receiver asks for pieces, or for all of it, which is sent when its marker has gone; or a DONE is to come
+ * @XFER_ASKING: the owner of remote memory is asked, and answers with DONE, or ANNOUNCE for a long read
  *
  * Receiving an announced message; the third is of RMA by the core, too:
  * @XFER_MATCHED: a receive or a peek has met a marker, and waits for the announcement
@@ -77,10 +77,10 @@ enum xfer_state {
  * @status:	the first error
  * @own:		sending: the offer that its announcement has, while it may be taken
  * @reading:	receiving: the copy, if it reads what this process has offered
- * @send.credits: pieces that may begin
+ * @send.asked:	the receiver has asked for pieces below that one
  * @send.checks: so often its receiver was asked what has come, since it said something last
  * @send.anew:	its receiver has asked for pieces once more: a lane may keep the memory of others
- * @send.wants_fin: the announcement says that a FIN is waited for
+ * @send.wants_done: the announcement says that a DONE is waited for
  * @send.unmarked: its marker was not sent
  * @send.lost:	its peer is lost: none of its pieces is waited for there
  * @send.kept:	its peer was silent too long, and may yet read the slot: that counts as in flight
@@ -88,7 +88,6 @@ enum xfer_state {
  * @recv.granted: posted pieces that the sender does not know of
  * @recv.far:	whether the offer is taken
  * @recv.lost:	a lane of it has died: 1 more than the first piece that is to come anew; 0: none
- * @recv.again:	the sender is to be told so
  * @chain:	requests with a like id (struct xfer.sending)
  */
 struct xfer_transfer {
@@ -112,10 +111,10 @@ struct xfer_transfer {
 	};
 	union {
 		struct {
-			uint64_t credits;
+			uint64_t asked;
 			uint8_t checks;
 			bool anew;
-			bool wants_fin;
+			bool wants_done;
 			bool unmarked;
 			bool lost;
 			bool kept;
@@ -125,7 +124,6 @@ struct xfer_transfer {
 			uint32_t lost;
 			uint16_t granted;
 			enum path_far far : 8;
-			bool again;
 		} recv;
 	};
 	LIST_ENTRY(xfer_req) chain;

@@ -54,7 +54,7 @@ static const struct xfer_state_row {
 			.name = "moving",
 			.next = S(TELLING) | S(ENDING),
 			.list = XFER_LIST_DOMAIN,
-			.fits = M(ABORT),
+			.fits = M(DONE),
 		},
 	[XFER_ENDED] = {.name = "ended"},
 	[XFER_GREETING] =
@@ -85,13 +85,12 @@ static const struct xfer_state_row {
 			.found = true,
 			.ready = true,
 		},
-	/* of two threads that read a queue the second may be first: CREDIT before CTS */
 	[XFER_ANNOUNCED] =
 		{
 			.name = "announced",
 			.next = S(PUSHING) | S(ENDING),
 			.found = true,
-			.fits = M(CTS) | M(CREDIT) | M(FIN) | M(ABORT),
+			.fits = M(TAKE) | M(DONE),
 		},
 	[XFER_PUSHING] =
 		{
@@ -99,34 +98,34 @@ static const struct xfer_state_row {
 			.next = S(STAGING) | S(READY) | S(ENDING),
 			.list = XFER_LIST_DOMAIN,
 			.found = true,
-			.fits = M(CREDIT) | M(FIN) | M(ABORT),
+			.fits = M(TAKE) | M(DONE),
 		},
-	/* SUPPLY answers a long read alone (rma_serving.c) */
+	/* ANNOUNCE answers a long read alone (rma_serving.c) */
 	[XFER_ASKING] =
 		{
 			.name = "asking the owner",
 			.next = S(ENDING) | S(MATCHED),
 			.found = true,
-			.fits = M(FIN) | M(SUPPLY),
+			.fits = M(DONE) | M(ANNOUNCE),
 		},
 	[XFER_MATCHED] =
 		{
 			.name = "matched",
 			.next = S(CLAIMED) | S(PULLING) | S(MOVING) | S(TELLING) | S(ENDING),
-			.fits = M(ABORT),
+			.fits = M(DONE),
 		},
 	[XFER_PULLING] =
 		{
 			.name = "pulling",
 			.next = S(TELLING) | S(ENDING),
 			.list = XFER_LIST_DOMAIN,
-			.fits = M(ABORT),
+			.fits = M(DONE),
 		},
 	[XFER_TELLING] =
 		{
 			.name = "telling",
 			.list = XFER_LIST_DOMAIN,
-			.late = M(ABORT),
+			.late = M(DONE),
 		},
 	/*
 	 * The core may keep what it has for as long as a receiver does nothing. A receiver's sender has heard of it, and says
@@ -136,8 +135,8 @@ static const struct xfer_state_row {
 		{
 			.name = "ending",
 			.found = true,
-			.fits = M(ABORT),
-			.late = M(CTS) | M(CREDIT) | M(FIN),
+			.fits = M(DONE),
+			.late = M(TAKE),
 		},
 };
 

@@ -5,6 +5,7 @@
 #include <endian.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_errno.h>
 
 #include "base/base.h"
@@ -46,7 +47,7 @@ struct wire_greeting {
 	uint64_t board;
 };
 
-/* Comes next if WIRE_LENT, but in an ANNOUNCE, which has them as its target, and the word here, if WIRE_WORD */
+/* Comes next if WIRE_LENT or WIRE_WORD */
 struct wire_loan {
 	uint64_t key;
 	uint64_t addr;
@@ -87,22 +88,23 @@ enum {
 	WIRE_NAMED = 1 << 0,
 	WIRE_TARGETED = 1 << 1,
 	WIRE_LOADED = 1 << 2,
-	WIRE_OFFERING = 1 << 3, /* if WIRE_OFFERED */
+	WIRE_OFFERING = 1 << 3, /* a loan, or an offer, as flags say */
 	WIRE_GREETING = 1 << 4,
-	WIRE_LENDING = 1 << 5, /* if WIRE_LENT */
-	WIRE_STANDING = 1 << 6 /* if WIRE_WORD */
 };
 
 static const uint8_t wire_parts[WIRE_TYPES] = {
-	[WIRE_ANNOUNCE] = WIRE_TARGETED | WIRE_OFFERING | WIRE_STANDING,
-	[WIRE_WRITE] = WIRE_TARGETED | WIRE_LOADED | WIRE_OFFERING | WIRE_LENDING,
-	[WIRE_READ] = WIRE_TARGETED,
-	[WIRE_SUPPLY] = WIRE_TARGETED | WIRE_OFFERING | WIRE_LENDING,
-	[WIRE_ATOMIC] = WIRE_TARGETED | WIRE_LOADED,
-	[WIRE_FIN] = WIRE_LOADED,
+	[WIRE_ANNOUNCE] = WIRE_TARGETED | WIRE_OFFERING,
+	[WIRE_CALL] = WIRE_TARGETED | WIRE_LOADED | WIRE_OFFERING,
+	[WIRE_DONE] = WIRE_LOADED,
 	[WIRE_HELLO] = WIRE_NAMED | WIRE_GREETING | WIRE_LOADED,
 	[WIRE_LANES] = WIRE_LOADED,
 };
+
+/* A refusal of version 7 has none: its types are others */
+static uint8_t wire_parts_of(const struct wire_msg *msg)
+{
+	return msg->old ? 0 : wire_parts[msg->type];
+}
 
 /* Tells whether a message of such parts has an offer. */
 static bool wire_offers(uint8_t parts, const struct wire_msg *msg)
@@ -113,8 +115,7 @@ static bool wire_offers(uint8_t parts, const struct wire_msg *msg)
 /* Tells whether a message of such parts tells where memory may be read. */
 static bool wire_lends(uint8_t parts, const struct wire_msg *msg)
 {
-	return (parts & WIRE_LENDING && msg->flags & WIRE_LENT) ||
-	       (parts & WIRE_STANDING && msg->flags & WIRE_WORD);
+	return parts & WIRE_OFFERING && msg->flags & (WIRE_LENT | WIRE_WORD);
 }
 
 static size_t wire_encode_loan(const struct wire_msg *msg, void *at)
@@ -187,7 +188,7 @@ static size_t wire_head_lacks(unsigned int version)
 /* Returns the length of all that comes before name and payload */
 static size_t wire_fixed_size(const struct wire_msg *msg)
 {
-	uint8_t parts = wire_parts[msg->type];
+	uint8_t parts = wire_parts_of(msg);
 
 	return sizeof(struct wire_head) - wire_head_lacks(msg->old ? WIRE_VERSION_OLD : 0) +
 	       (parts & WIRE_TARGETED ? sizeof(struct wire_target) : 0) +
@@ -198,7 +199,7 @@ static size_t wire_fixed_size(const struct wire_msg *msg)
 
 size_t wire_size(const struct wire_msg *msg)
 {
-	uint8_t parts = wire_parts[msg->type];
+	uint8_t parts = wire_parts_of(msg);
 
 	return wire_fixed_size(msg) + (parts & WIRE_NAMED ? msg->name_len : 0) +
 	       (parts & WIRE_LOADED ? msg->payload_len : 0);
@@ -206,7 +207,7 @@ size_t wire_size(const struct wire_msg *msg)
 
 size_t wire_encode(const struct wire_msg *msg, void *buf)
 {
-	uint8_t parts = wire_parts[msg->type];
+	uint8_t parts = wire_parts_of(msg);
 	size_t name_len = parts & WIRE_NAMED ? msg->name_len : 0;
 	const struct wire_head head = {
 		.magic = htole32(WIRE_MAGIC),
@@ -285,9 +286,9 @@ static const char *wire_check_announced(const struct wire_msg *msg)
 		return "an announcement of pieces without a size";
 	if ((msg->len - 1) / msg->chunk >= WIRE_PIECES_MAX)
 		return "an announcement of too many pieces";
-	if (msg->flags & WIRE_LENT && msg->flags & WIRE_OFFERED && msg->type != WIRE_ANNOUNCE)
-		return "remote memory that is lent, and offered as well";
-	if (msg->flags & WIRE_COMMIT && msg->type != WIRE_WRITE)
+	if (msg->flags & WIRE_LENT && msg->flags & (WIRE_OFFERED | WIRE_READABLE | WIRE_WORD))
+		return "memory that is lent, and to be had otherwise";
+	if (msg->flags & WIRE_COMMIT && msg->type != WIRE_CALL)
 		return "what is to be durable, and is no write";
 	if (!wire_offers(wire_parts[msg->type], msg))
 		return NULL;
@@ -295,6 +296,36 @@ static const char *wire_check_announced(const struct wire_msg *msg)
 		return "an offer of memory past the end of all memory";
 	if (offer->offset > offer->size || msg->len > offer->size - offer->offset)
 		return "an offer of a message that leaves its allocation";
+	return NULL;
+}
+
+/* Its operands are for whoever knows the operation (rma_serving.c) */
+static const char *wire_check_call(const struct wire_msg *msg)
+{
+	const bool announces = msg->len > WIRE_PAYLOAD_MAX && msg->op != FI_ATOMIC_READ;
+
+	if (msg->op == FI_ATOMIC_READ && !(msg->flags & WIRE_FETCH))
+		return "a read that wants nothing";
+	if (!announces && msg->flags & (WIRE_OFFERED | WIRE_LENT | WIRE_WORD))
+		return "a short call, or a read, that offers or lends";
+	if (msg->len > WIRE_PAYLOAD_MAX && msg->payload_len)
+		return "a long call with data";
+	return announces ? wire_check_announced(msg) : NULL;
+}
+
+/* Says what is wrong with a request for data, or NULL */
+static const char *wire_check_take(const struct wire_msg *msg)
+{
+	if (!msg->to_sender)
+		return "a request for data that nobody sends";
+	if (msg->flags & ~(WIRE_PLAIN | WIRE_TAKE_LANES | WIRE_TAKE_FAR))
+		return "a request with unknown flags";
+	if (msg->flags & WIRE_PLAIN && msg->len)
+		return "a request for a plain message that asks for pieces";
+	if (msg->len && (!msg->chunk || !msg->count))
+		return "a request for data that gives no room for it";
+	if (msg->len && (msg->len - 1) / msg->chunk >= WIRE_PIECES_MAX)
+		return "a request for too many pieces";
 	return NULL;
 }
 
@@ -334,33 +365,19 @@ static const char *wire_check(const struct wire_msg *msg)
 		return "the transaction's id is out of range";
 	if (msg->data & ~WIRE_USER_DATA_MASK)
 		return "remote cq data is out of range";
+	if (msg->to_sender && msg->type > WIRE_DONE)
+		return "an answer of a type that answers nothing";
 	switch (msg->type) {
 	case WIRE_ANNOUNCE:
-	case WIRE_SUPPLY:
 		return wire_check_announced(msg);
-	case WIRE_WRITE:
-		if (msg->len <= WIRE_PAYLOAD_MAX && msg->flags & (WIRE_OFFERED | WIRE_LENT))
-			return "a short write that is offered or lent";
-		if (msg->len <= WIRE_PAYLOAD_MAX)
-			return msg->len == msg->payload_len ? NULL : "a write without its data";
-		return msg->payload_len ? "a long write with data" : wire_check_announced(msg);
-	case WIRE_READ:
-	case WIRE_ATOMIC:
-		return NULL;
-	case WIRE_CTS:
-		if (msg->flags & ~(WIRE_PLAIN | WIRE_CTS_LANES))
-			return "a request with unknown flags";
-		if (msg->flags & WIRE_PLAIN && msg->len)
-			return "a request for a plain message that asks for pieces";
-		if (msg->len && (!msg->chunk || !msg->count))
-			return "a request for data that gives no room for it";
-		if (msg->len && (msg->len - 1) / msg->chunk >= WIRE_PIECES_MAX)
-			return "a request for too many pieces";
-		return NULL;
-	case WIRE_CREDIT:
-		if (msg->flags & ~WIRE_AGAIN)
-			return "a credit with unknown flags";
-		return msg->count ? NULL : "a credit of nothing";
+	case WIRE_CALL:
+		return wire_check_call(msg);
+	case WIRE_TAKE:
+		return wire_check_take(msg);
+	case WIRE_DONE:
+		return wire_status_ok(msg->status) || (!msg->status && msg->to_sender)
+			       ? NULL
+			       : "an end with a status that is no error number";
 	case WIRE_PROBE:
 		return msg->flags & ~(WIRE_ASKS | WIRE_COUNTS_FRONT | WIRE_COUNTS_SIDE)
 			       ? "a probe with unknown flags"
@@ -369,12 +386,6 @@ static const char *wire_check(const struct wire_msg *msg)
 		return wire_check_greeting(msg);
 	case WIRE_LANES:
 		return wire_check_lanes(msg);
-	case WIRE_FIN:
-		return wire_status_ok(msg->status) || !msg->status
-			       ? NULL
-			       : "a status that is no error number";
-	case WIRE_ABORT:
-		return wire_status_ok(msg->status) ? NULL : "an abort without an error";
 	default:
 		return "an unknown type";
 	}
@@ -427,20 +438,12 @@ static const char *wire_decode_parts(const char *at, const char *end, struct wir
 static const char wire_other[] = "the peer speaks another version of the protocol: install the "
 				 "same release on both ends";
 
-/* What ends a request of version 7 of this type; 0: it asks for nothing */
-static enum wire_type wire_ended_by(enum wire_type type)
+/* What ends a request of version 7 of this type; 0: it asks for nothing. Both are numbers of that version */
+static uint8_t wire_ended_by(unsigned int type)
 {
-	switch (type) {
-	case WIRE_ANNOUNCE:
-		return WIRE_ABORT;
-	case WIRE_WRITE:
-		return WIRE_FIN;
-	case WIRE_READ:
-	case WIRE_ATOMIC:
-		return (enum wire_type) WIRE_OLD_RESULT;
-	default:
-		return 0;
-	}
+	static const uint8_t ends[] = {[1] = 5, [7] = 4, [8] = 11, [10] = 11};
+
+	return type < sizeof ends ? ends[type] : 0;
 }
 
 /* A message of version 7: its head is followed by the target memory, by an offer if WIRE_OFFERED, and by the name */
@@ -578,10 +581,9 @@ bool wire_names_apart(const void *a, size_t a_len, const void *b, size_t b_len)
 const char *wire_type_name(enum wire_type type)
 {
 	static const char *const names[WIRE_TYPES] = {
-		[WIRE_ANNOUNCE] = "ANNOUNCE", [WIRE_CTS] = "CTS",     [WIRE_CREDIT] = "CREDIT",
-		[WIRE_FIN] = "FIN",           [WIRE_ABORT] = "ABORT", [WIRE_PROBE] = "PROBE",
-		[WIRE_WRITE] = "WRITE",       [WIRE_READ] = "READ",   [WIRE_SUPPLY] = "SUPPLY",
-		[WIRE_ATOMIC] = "ATOMIC",     [WIRE_LANES] = "LANES", [WIRE_HELLO] = "HELLO",
+		[WIRE_ANNOUNCE] = "ANNOUNCE", [WIRE_TAKE] = "TAKE",   [WIRE_DONE] = "DONE",
+		[WIRE_CALL] = "CALL",         [WIRE_PROBE] = "PROBE", [WIRE_LANES] = "LANES",
+		[WIRE_HELLO] = "HELLO",
 	};
 
 	return type < WIRE_TYPES && names[type] ? names[type] : "nothing known";

@@ -41,8 +41,6 @@ struct xfer_peer;
 
 /* Its ends announce without greeting. So what they ask for is refused, as they would wait for ever (wire_refusal()). */
 #define WIRE_VERSION_OLD 7
-/* There another type than FIN answers reads and atomic operations. */
-#define WIRE_OLD_RESULT 11
 
 #define WIRE_MAGIC 0x66503270u /* "p2Pf", in all versions */
 
@@ -79,34 +77,32 @@ struct xfer_peer;
 
 enum wire_type {
 	WIRE_ANNOUNCE = 1,
-	WIRE_CTS,
-	WIRE_CREDIT,
-	WIRE_FIN,
-	WIRE_ABORT,
+	WIRE_TAKE,
+	WIRE_DONE, /* the last that may be an answer */
+	WIRE_CALL,
 	WIRE_PROBE,
-	WIRE_WRITE,
-	WIRE_READ,
-	WIRE_SUPPLY,
-	WIRE_ATOMIC,
 	WIRE_LANES,
-	WIRE_HELLO,
+	WIRE_HELLO = 12, /* as in version 8 */
 	WIRE_TYPES
 };
 
-/* flags of ANNOUNCE, WRITE and SUPPLY */
-#define WIRE_HAS_DATA (1u << 0) /* the user gave remote cq data */
-#define WIRE_WANT_FIN (1u << 1) /* the sender waits for the receiver's end */
-#define WIRE_READABLE (1u << 4) /* ANNOUNCE: there is a key to read it with */
-#define WIRE_OFFERED (1u << 5)  /* there is an offer; a FIN follows where it is taken */
-#define WIRE_CALLS (1u << 6)    /* ANNOUNCE: the FIN is to be sent: somebody may sleep */
+/* flags of ANNOUNCE, and of CALL */
+#define WIRE_HAS_DATA (1u << 0)  /* the user gave remote cq data */
+#define WIRE_WANT_DONE (1u << 1) /* the sender waits for the receiver's end */
+#define WIRE_READABLE (1u << 4)  /* ANNOUNCE: there is a key to read it with */
+#define WIRE_OFFERED (1u << 5)   /* there is an offer; a DONE follows where it is taken */
+#define WIRE_CALLS (1u << 6)     /* ANNOUNCE: the DONE is to be sent: somebody may sleep */
 #define WIRE_STANDS (1u << 7) /* a note on the sender's board tells how long the offer stands */
-#define WIRE_LENT (1u << 8)   /* there is a key to read a copy with, in staging memory */
+#define WIRE_LENT (1u << 8)   /* the loan leads to a copy, in staging memory */
 #define WIRE_WORD                                                                              \
 	(1u                                                                                    \
-	 << 10) /* ANNOUNCE: there is a key to a word that tells how long its memory stands */
-#define WIRE_COMMIT (1u << 9) /* WRITE, and ATOMIC: the FIN is for what is durable */
+	 << 10) /* ANNOUNCE: the loan leads to a word that tells how long its memory stands */
+#define WIRE_COMMIT (1u << 9) /* CALL: the DONE is for what is durable */
 
-/* flags of ATOMIC: the payload is operands (none for FI_ATOMIC_READ), then compare values */
+/*
+ * flags of CALL. A write is FI_ATOMIC_WRITE, and a read is FI_ATOMIC_READ with WIRE_FETCH. The payload is operands (none
+ * for FI_ATOMIC_READ), then compare values. A long write is announced instead
+ */
 #define WIRE_FETCH (1u << 2)   /* the values before are wanted */
 #define WIRE_COMPARE (1u << 3) /* there are compare values */
 
@@ -126,20 +122,19 @@ enum wire_type {
 #define WIRE_BOARD (1u << 5)     /* it has a board, at @addr, and is @id there */
 #define WIRE_READS (1u << 6)     /* it reads the receiver's board */
 #define WIRE_MAY_LANES (1u << 7) /* LANES may be said to it */
-#define WIRE_BORROWS (1u << 8)   /* WRITE and SUPPLY to it may have WIRE_LENT */
+#define WIRE_BORROWS (1u << 8)   /* CALL, and ANNOUNCE of a read, to it may have WIRE_LENT */
 
-/* ABORT flag: the marker of what was announced was not sent */
+/* DONE flag: the marker of what was announced was not sent */
 #define WIRE_UNMARKED (1u << 0)
 
-/* CREDIT flag: a lane has died. All from piece @data on is to come anew, by no lane, under the number @transfer */
-#define WIRE_AGAIN (1u << 0)
-
-/* CTS flag: the message is to be sent as if there were no announcements */
+/* TAKE flag: the message is to be sent as if there were no announcements */
 #define WIRE_PLAIN (1u << 0)
 
-/* In a CTS's flags, too: over so many lanes the pieces are to come; 0: none */
-#define WIRE_CTS_LANES_SHIFT 8
-#define WIRE_CTS_LANES (0xffu << WIRE_CTS_LANES_SHIFT)
+/* In a TAKE's flags, too: over so many lanes the pieces are to come; and why an offer is not taken (enum path_far) */
+#define WIRE_TAKE_LANES_SHIFT 8
+#define WIRE_TAKE_LANES (0xffu << WIRE_TAKE_LANES_SHIFT)
+#define WIRE_TAKE_FAR_SHIFT 16
+#define WIRE_TAKE_FAR (0xffu << WIRE_TAKE_FAR_SHIFT)
 
 /**
  * struct wire_msg - a control message, decoded.
@@ -147,16 +142,16 @@ enum wire_type {
  * @token:	what the receiver has given to the sender; 0 in a HELLO that asks
  * @id:		the sender's id of the transfer. HELLO: what all of its ids have in common (xfer_board_owner())
  * @len, @data, @flags, @transfer, @chunk, @count: depend on the type: "Fields by type" of docs/wire.md says how
- * @status:	FIN, ABORT: 0 or a negative fi_errno value. HELLO: struct ipc_spaces.net, as @data is its .pid
- * @to_sender:	ABORT: it comes from the receiving side
+ * @status:	DONE: 0 or a negative fi_errno value. HELLO: struct ipc_spaces.net, as @data is its .pid
+ * @to_sender:	it is about a request of its receiver's, known by its id; ANNOUNCE: the bytes of a read, known by @key
  * @front:	it travels between the applications' own endpoints, also where there are side endpoints
- * @key, @addr:	the target there. HELLO: the host (struct ipc), and where the board is
+ * @key, @addr:	the target there. HELLO: the host (struct ipc), and where the board is. ANNOUNCE of a read: @key is its id
  * @lent_key, @lent_addr, @offer: the loan and the offer there
- * @op, @datatype: ATOMIC: enum fi_op, enum fi_datatype
+ * @op, @datatype: CALL: enum fi_op, enum fi_datatype
  * @grant, @process, @epoch, @port: HELLO: see "Greeting" there. wire_resets() tells what @grant is without a step
  * @oldest, @newest: HELLO: the versions that the sender speaks
  * @name:	HELLO: the sender's endpoint. It has @name_len bytes; decoded, it lies in the buffer
- * @payload:	WRITE, ATOMIC, FIN (what was read), HELLO, LANES: @payload_len bytes; decoded, it lies in the buffer
+ * @payload:	CALL, DONE (what was read), HELLO, LANES: @payload_len bytes; decoded, it lies in the buffer
  * @size:	decoded: the message's own length; the next one begins behind it
  * @among:	not sent: more of its kind are likely to follow. While the core has yet to send an earlier message they go
  *		together, at the end of the next pass through progress or when they are many. One alone goes at once
@@ -210,22 +205,6 @@ struct wire_msg {
 
 /* For the log; any number will do */
 const char *wire_type_name(enum wire_type type);
-
-/* Tells whether a message is about a request of the receiver's, known by its id, or SUPPLY's @key. */
-static inline bool wire_answers(const struct wire_msg *msg)
-{
-	switch (msg->type) {
-	case WIRE_CTS:
-	case WIRE_CREDIT:
-	case WIRE_FIN:
-	case WIRE_SUPPLY:
-		return true;
-	case WIRE_ABORT:
-		return msg->to_sender;
-	default:
-		return false;
-	}
-}
 
 /* Tells whether a message is counted, so that its receiver may notice what is missing: all but those that may be repeated. */
 static inline bool wire_counts(const struct wire_msg *msg)

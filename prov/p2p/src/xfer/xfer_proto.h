@@ -19,7 +19,7 @@
  * @stray:	a marker has come to a receive that is not followed up
  * @body:	a marked message with bytes has come: puts the user's own data into its completion
  * @message:	a control message has come, by type, that fits the state (enum xfer_fit) of the request
- *		@req that it answers; NULL: it answers none (wire_answers())
+ *		@req that it answers; NULL: it answers none
  * @failed:	a message could not be copied, or begun: if its receiver can be told, that takes its place, and the
  *		request is MARKING
  * @tell:	a request with a notice has ended well: sends that, and reports the end of both
