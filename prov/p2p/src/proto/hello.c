@@ -562,7 +562,7 @@ static void hello_board(struct xfer_peer *peer, const struct wire_msg *msg)
 void hello_seek(struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	if (peer->state == XFER_PEER_FOREIGN && !peer->past && hello_left_notes(peer))
+	if (peer->state == XFER_PEER_FOREIGN && !peer->name && hello_left_notes(peer))
 		hello_ask(peer, HELLO_DESERTED);
 }
 

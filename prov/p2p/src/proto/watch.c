@@ -190,12 +190,11 @@ static struct xfer_peer *watch_doomed(const struct xfer *xfer)
 static void watch_unsent_begin(const struct xfer_out *out)
 {
 	const struct xfer_ep *ep = out->ctx.ep;
-	struct xfer_peer *next, *peer = xfer_peer_find(ep->front, out->addr);
-	const struct xfer_past *past;
+	struct xfer_peer *past, *next, *peer = xfer_peer_find(ep->front, out->addr);
 
-	TAILQ_FOREACH(past, &ep->front->pasts, entry) {
-		if (past->peer->open && xfer_peer_at(past->peer, ep, out->addr))
-			xfer_outq_hold(past->peer);
+	TAILQ_FOREACH(past, &ep->front->pasts, past) {
+		if (past->open && xfer_peer_at(past, ep, out->addr))
+			xfer_outq_hold(past);
 	}
 	if (ep == ep->front && peer && (peer->open || peer->epoch))
 		xfer_outq_hold(peer);

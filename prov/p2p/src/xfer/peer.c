@@ -125,8 +125,18 @@ uint64_t xfer_token_new(struct xfer *xfer)
 	return siphash(&xfer->secret, &count, sizeof count) | 1;
 }
 
+/* It has an address again, or is forgotten for good */
+static void xfer_past_end(struct xfer_peer *peer)
+{
+	TAILQ_REMOVE(&peer->ep->pasts, peer, past);
+	free(peer->name);
+	peer->name = NULL;
+}
+
 static void xfer_peer_free(struct xfer_peer *peer)
 {
+	if (peer->name)
+		xfer_past_end(peer);
 	for (unsigned int i = 0; i < XFER_PEER_TOKENS; i++)
 		xfer_peer_dismiss(peer, i);
 	keepalive_close(peer->life.keepalive);
@@ -161,44 +171,26 @@ bool xfer_peer_takes(const struct xfer_ep *ep, fi_addr_t addr)
 	return peer && peer->sends < XFER_PEER_SENDS;
 }
 
-static void xfer_past_free(struct xfer_past *past)
-{
-	struct xfer_ep *ep = past->peer->ep;
-
-	TAILQ_REMOVE(&ep->pasts, past, entry);
-	past->peer->past = NULL;
-	free(past);
-}
-
-/* It is forgotten for good */
-static void xfer_past_end(struct xfer_past *past)
-{
-	struct xfer_peer *peer = past->peer;
-
-	xfer_past_free(past);
-	xfer_peer_free(peer);
-}
-
-/* The oldest are, as far as nothing is under way with them. The newest comes first */
+/* The oldest are forgotten for good, as far as nothing is under way with them. The newest comes first */
 static void xfer_pasts_trim(struct xfer_ep *ep)
 {
-	struct xfer_past *past, *next;
+	struct xfer_peer *peer, *next;
 	unsigned int count = 0;
 
-	for (past = TAILQ_FIRST(&ep->pasts); past; past = next) {
-		next = TAILQ_NEXT(past, entry);
-		if (!past->peer->users && ++count > XFER_PASTS)
-			xfer_past_end(past);
+	for (peer = TAILQ_FIRST(&ep->pasts); peer; peer = next) {
+		next = TAILQ_NEXT(peer, past);
+		if (!peer->users && ++count > XFER_PASTS)
+			xfer_peer_free(peer);
 	}
 }
 
-static struct xfer_past *xfer_past_find(const struct xfer_ep *ep, const void *name, size_t len)
+static struct xfer_peer *xfer_past_find(const struct xfer_ep *ep, const void *name, size_t len)
 {
-	struct xfer_past *past;
+	struct xfer_peer *peer;
 
-	TAILQ_FOREACH(past, &ep->pasts, entry) {
-		if (past->len == len && !memcmp(past->name, name, len))
-			return past;
+	TAILQ_FOREACH(peer, &ep->pasts, past) {
+		if (peer->name_len == len && !memcmp(peer->name, name, len))
+			return peer;
 	}
 	return NULL;
 }
@@ -206,19 +198,16 @@ static struct xfer_past *xfer_past_find(const struct xfer_ep *ep, const void *na
 /* False: there is no memory for its name, or it has none */
 static bool xfer_peer_remember(struct xfer_peer *peer)
 {
-	struct xfer_past *past = calloc(1, sizeof *past);
 	struct xfer_ep *ep = peer->ep;
 
-	if (!past)
-		return false;
-	past->peer = peer;
-	past->len = sizeof past->name;
-	if (ep->names->lookup(ep, peer->addr, past->name, &past->len)) {
-		free(past);
+	peer->name_len = WIRE_NAME_MAX;
+	peer->name = calloc(1, peer->name_len);
+	if (!peer->name || ep->names->lookup(ep, peer->addr, peer->name, &peer->name_len)) {
+		free(peer->name);
+		peer->name = NULL;
 		return false;
 	}
-	peer->past = past;
-	TAILQ_INSERT_HEAD(&ep->pasts, past, entry);
+	TAILQ_INSERT_HEAD(&ep->pasts, peer, past);
 	return true;
 }
 
@@ -244,10 +233,8 @@ bool xfer_peer_forget(struct xfer_ep *ep, fi_addr_t addr)
 }
 
 /* It has an address again. 0 or -FI_ENOMEM */
-static int xfer_past_return(struct xfer_past *past, fi_addr_t addr)
+static int xfer_past_return(struct xfer_peer *peer, fi_addr_t addr)
 {
-	struct xfer_peer *peer = past->peer;
-
 	if (xfer_peer_one_way(peer))
 		peer->to = addr;
 	peer->addr = addr;
@@ -257,45 +244,42 @@ static int xfer_past_return(struct xfer_past *past, fi_addr_t addr)
 	HASH_ADD(hh, peer->ep->peers, addr, sizeof addr, peer);
 	if (!peer->hh.tbl)
 		return -FI_ENOMEM;
-	xfer_past_free(past);
+	xfer_past_end(peer);
 	return 0;
 }
 
 int xfer_peer_recall(struct xfer_peer *peer)
 {
-	struct xfer_past *past = peer->past;
 	struct xfer_ep *ep = peer->ep;
 	fi_addr_t addr;
 	int ret;
 
 	xfer_assert_locked(ep->xfer);
-	if (!past)
+	if (!peer->name)
 		return 0;
-	ret = ep->names->resolve(ep, past->name, past->len, true, &addr);
-	return ret ? ret : xfer_past_return(past, addr);
+	ret = ep->names->resolve(ep, peer->name, peer->name_len, true, &addr);
+	return ret ? ret : xfer_past_return(peer, addr);
 }
 
 void xfer_peer_recall_owner(struct xfer_ep *ep, uint64_t owner)
 {
-	struct xfer_past *past, *next;
+	struct xfer_peer *peer, *next;
 
 	xfer_assert_locked(ep->xfer);
-	for (past = TAILQ_FIRST(&ep->pasts); past; past = next) {
-		next = TAILQ_NEXT(past, entry);
-		if (past->peer->owner == owner)
-			xfer_peer_recall(past->peer);
+	for (peer = TAILQ_FIRST(&ep->pasts); peer; peer = next) {
+		next = TAILQ_NEXT(peer, past);
+		if (peer->owner == owner)
+			xfer_peer_recall(peer);
 	}
 }
 
 /*
  * The application has inserted it again: it may be another process. So it is greeted as one that nothing is known of,
- * while what is under way with it goes on.
+ * while what is under way with it goes on. NULL: there is no memory
  */
-static struct xfer_peer *xfer_past_insert(struct xfer_past *past, fi_addr_t addr)
+static struct xfer_peer *xfer_past_insert(struct xfer_peer *peer, fi_addr_t addr)
 {
-	struct xfer_peer *peer = past->peer;
-
-	if (xfer_past_return(past, addr))
+	if (xfer_past_return(peer, addr))
 		return NULL;
 	peer->state = XFER_PEER_NEW;
 	peer->facts = 0;
@@ -304,7 +288,7 @@ static struct xfer_peer *xfer_past_insert(struct xfer_past *past, fi_addr_t addr
 }
 
 /* The one of that address that was removed, or NULL */
-static struct xfer_past *xfer_past_at(struct xfer_ep *ep, fi_addr_t addr)
+static struct xfer_peer *xfer_past_at(struct xfer_ep *ep, fi_addr_t addr)
 {
 	uint8_t name[WIRE_NAME_MAX] = {0};
 	size_t len = sizeof name;
@@ -316,12 +300,12 @@ static struct xfer_past *xfer_past_at(struct xfer_ep *ep, fi_addr_t addr)
 
 struct xfer_peer *xfer_peer_named(struct xfer_ep *ep, const void *name, size_t len)
 {
-	const struct xfer_past *past = xfer_past_find(ep, name, len);
+	struct xfer_peer *past = xfer_past_find(ep, name, len);
 	fi_addr_t addr;
 
 	xfer_assert_locked(ep->xfer);
 	if (past)
-		return past->peer;
+		return past;
 	return ep->names->resolve(ep, name, len, false, &addr) ? NULL
 							       : xfer_peer_find(ep, addr);
 }
@@ -329,7 +313,7 @@ struct xfer_peer *xfer_peer_named(struct xfer_ep *ep, const void *name, size_t l
 struct xfer_peer *xfer_peer_get(struct xfer_ep *ep, fi_addr_t addr)
 {
 	struct xfer_peer *peer = xfer_peer_find(ep, addr);
-	struct xfer_past *past = peer ? NULL : xfer_past_at(ep, addr);
+	struct xfer_peer *past = peer ? NULL : xfer_past_at(ep, addr);
 
 	xfer_assert_locked(ep->xfer);
 	if (peer || past)
@@ -368,7 +352,7 @@ void xfer_peers_free(struct xfer_ep *ep)
 
 	xfer_assert_locked(ep->xfer);
 	while (!TAILQ_EMPTY(&ep->pasts))
-		xfer_past_end(TAILQ_FIRST(&ep->pasts));
+		xfer_peer_free(TAILQ_FIRST(&ep->pasts));
 	HASH_ITER(hh, ep->peers, peer, next) {
 		HASH_DEL(ep->peers, peer);
 		xfer_peer_free(peer);

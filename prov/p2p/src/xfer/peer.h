@@ -138,19 +138,11 @@ struct xfer_peer_lanes {
 	fi_addr_t to[LANES_MAX];
 };
 
-/* So many of those that are forgotten are remembered at a time, besides those with which something is under way */
-#define XFER_PASTS 256
-
-/**
- * struct xfer_past - a peer whose address is nobody's any more, though it knows nothing of that. It may go on to
- * send: the core takes that, so it is to be heard. Its name tells where it is then.
+/*
+ * An address may be nobody's any more, though its peer knows nothing of that. The peer may go on to send: the core takes
+ * that, so it is to be heard. So many are remembered, besides those with which something is under way
  */
-struct xfer_past {
-	struct xfer_peer *peer;
-	uint8_t name[WIRE_NAME_MAX];
-	size_t len;
-	TAILQ_ENTRY(xfer_past) entry;
-};
+#define XFER_PASTS 256
 
 /**
  * struct xfer_peer - a peer of one endpoint.
@@ -177,7 +169,7 @@ struct xfer_past {
  * @lanes:	what is agreed of lanes, or NULL: nothing
  * @users:	requests and records that are about it
  * @unsent:	one of those is what waits to be sent there (sendq.h)
- * @past:	its address is nobody's any more, but it may be heard; or NULL
+ * @name, @name_len: where it is, as its address is nobody's any more; NULL: it has one. @past: among all of those
  * @life:	its signs of life, which are looked for while it has users (watch.h)
  * @busy:	on the list of the domain's peers that have users
  * @hh:		by @addr
@@ -215,7 +207,9 @@ struct xfer_peer {
 	struct xfer_peer_lanes *lanes;
 	unsigned int users;
 	bool unsent;
-	struct xfer_past *past;
+	uint8_t *name;
+	size_t name_len;
+	TAILQ_ENTRY(xfer_peer) past;
 	struct xfer_life life;
 	LIST_ENTRY(xfer_peer) busy;
 	UT_hash_handle hh;

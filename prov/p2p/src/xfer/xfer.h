@@ -369,7 +369,7 @@ struct xfer_ep {
 	struct proto_ep *proto;
 	struct xfer_peer *peers;
 	struct xfer_token *tokens;
-	TAILQ_HEAD(, xfer_past) pasts;
+	TAILQ_HEAD(, xfer_peer) pasts;
 	size_t inline_max;
 	const char *reason[FI_P2P_PATH_MAX];
 };
