@@ -22,7 +22,7 @@ int hostile_stand(struct wire_msg *msg)
 
 	FT_CHECK(place && board_note(&board, id), "the liar has no board");
 	board_show(&board, id, 1);
-	msg->flags |= WIRE_OFFERED | WIRE_STANDS;
+	msg->flags |= WIRE_OFFERED;
 	msg->transfer = (uint32_t) (place >> 32);
 	msg->count = (uint32_t) place;
 	return 0;

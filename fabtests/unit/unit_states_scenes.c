@@ -505,7 +505,7 @@ void scene_note(struct scene *scene, struct wire_msg *msg)
 
 	assert_non_null(board_note(&scene->board, msg->id | WIRE_MARK));
 	board_show(&scene->board, msg->id | WIRE_MARK, 1);
-	msg->flags |= WIRE_OFFERED | WIRE_STANDS;
+	msg->flags |= WIRE_OFFERED;
 	msg->transfer = (uint32_t) (place >> 32);
 	msg->count = (uint32_t) place;
 }

@@ -34,7 +34,7 @@
 static bool rndv_across_sees(const struct xfer_arrival *arrival)
 {
 	return arrival->noted ||
-	       (arrival->flags & WIRE_STANDS && arrival->peer &&
+	       (arrival->peer &&
 		!note_board(arrival->peer, xfer_board_owner(arrival->id), arrival->board));
 }
 

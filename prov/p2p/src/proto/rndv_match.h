@@ -12,7 +12,7 @@
  * struct xfer_arrival - a message on its way here. It lives from the first that is known of it.
  * @ctx:	on the endpoint's list of live records; @ctx.ep is NULL until that is known
  * @announced:	the announcement has come; it has @total, @data, @flags, @chunk, @key, @addr
- *		and @offer; and @board, the place of the sender's, if WIRE_STANDS; and @loan, if WIRE_LENT; or of the word, if WIRE_WORD
+ *		and @offer; and @board, the place of the sender's, if WIRE_OFFERED, not on a note; and @loan, if WIRE_LENT; or of the word, if WIRE_WORD
  * @noted:	by a note
  * @ready:	the marker has come: what to do when the announcement is here, too
  * @req:	the request that the marker has matched, or NULL

@@ -188,7 +188,6 @@ static int rndv_tell_by_message(struct xfer_req *req, struct wire_msg *msg)
 		msg->lent_addr = word.addr;
 	}
 	if (msg->flags & WIRE_OFFERED) {
-		msg->flags |= WIRE_STANDS;
 		msg->transfer = (uint32_t) (board->place >> 32);
 		msg->count = (uint32_t) board->place;
 	}

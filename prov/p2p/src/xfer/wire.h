@@ -92,8 +92,7 @@ enum wire_type {
 #define WIRE_READABLE (1u << 4)  /* ANNOUNCE: there is a key to read it with */
 #define WIRE_OFFERED (1u << 5)   /* there is an offer; a DONE follows where it is taken */
 #define WIRE_CALLS (1u << 6)     /* ANNOUNCE: the DONE is to be sent: somebody may sleep */
-#define WIRE_STANDS (1u << 7) /* a note on the sender's board tells how long the offer stands */
-#define WIRE_LENT (1u << 8)   /* the loan leads to a copy, in staging memory */
+#define WIRE_LENT (1u << 8)      /* the loan leads to a copy, in staging memory */
 #define WIRE_WORD                                                                              \
 	(1u                                                                                    \
 	 << 10) /* ANNOUNCE: the loan leads to a word that tells how long its memory stands */
