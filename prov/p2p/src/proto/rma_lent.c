@@ -33,7 +33,6 @@ void rma_lent_take(struct xfer_req *req)
 	struct stage *stage = &req->ctx.ep->xfer->stage;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	rndv_send_init(req);
 	req->slot = rndv_slot(req, STAGE_WHOLE_OUT, req->len);
 	if (!req->slot)
 		return;
@@ -43,15 +42,6 @@ void rma_lent_take(struct xfer_req *req)
 	}
 	req->host = req->slot->addr;
 	req->path.proto = PATH_LENT;
-}
-
-static int rma_lent_announce(struct xfer_req *req)
-{
-	int ret = rndv_announce(req, req->target[0].key, req->target[0].addr);
-
-	if (!ret)
-		xfer_req_move(req, XFER_ANNOUNCED);
-	return ret;
 }
 
 /* It has failed before the other end has heard of it. Who reads waits for an answer. */
@@ -80,21 +70,20 @@ static void rma_lent_copied_out(struct copy *copy, int status)
 	if (!status)
 		status = -req->comp.err;
 	if (!status)
-		status = rma_lent_announce(req);
+		status = rndv_send_unmarked(req);
 	if (status)
 		rma_lent_fail(req, status);
 }
 
-int rma_lent_start(struct xfer_req *req, uint64_t key, uint64_t addr)
+int rma_lent_start(struct xfer_req *req)
 {
 	int ret;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	req->transfer.send.wants_done = true;
-	req->target[0] = (struct fi_rma_iov){addr, req->len, key};
 	if (!req->mem.ops) {
 		mem_gather(req->iov, req->count, req->host);
-		return rma_lent_announce(req);
+		return rndv_send_unmarked(req);
 	}
 	req->copy.done = rma_lent_copied_out;
 	ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_OUT, req->iov, req->count, req->host,

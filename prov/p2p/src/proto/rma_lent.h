@@ -13,15 +13,12 @@
 #include "xfer/wire.h"
 
 /*
- * Takes a slot for a long write of ours, or for what a peer reads. Then its path is PATH_LENT; else there is none, and
- * it goes another way
+ * Takes a slot for a transfer: a long write of ours, or what a peer reads. Then its path is PATH_LENT; else there is none,
+ * and it goes another way
  */
 void rma_lent_take(struct xfer_req *req);
 
-/*
- * Begins what has a slot: a write to @addr of region @key, or the answer to the read with the id @key.
- * 0, or an error, and the caller frees the request.
- */
-int rma_lent_start(struct xfer_req *req, uint64_t key, uint64_t addr);
+/* Begins what has a slot, as rndv_send_unmarked() begins the rest */
+int rma_lent_start(struct xfer_req *req);
 
 #endif /* P2P_RMA_LENT_H */

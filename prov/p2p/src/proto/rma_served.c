@@ -216,21 +216,21 @@ static struct rma_ask *rma_ask_new(struct xfer_req *req, const struct wire_msg *
 }
 
 /* Adds a buffer to the payload. An error is told when the copies before it have ended. */
-static void rma_ask_add(struct rma_ask *ask, const struct dev_mem *mem, const struct iovec *iov,
-			size_t count)
+static void rma_ask_add(struct rma_ask *ask, const struct core_array *array)
 {
 	struct rma_ask_copy *copy = &ask->copies[ask->copying];
 	char *at = (char *) ask->slot->addr + ask->msg.payload_len;
 	int ret;
 
-	ask->msg.payload_len += mem_iov_len(iov, count);
-	if (!mem->ops) {
-		mem_gather(iov, count, at);
+	ask->msg.payload_len += array->len;
+	if (!array->mem.ops) {
+		mem_gather(array->iov, array->count, at);
 		return;
 	}
 	copy->ask = ask;
 	copy->copy.done = rma_ask_copied;
-	ret = xfer_copy_start(ask->ctx.ep, mem, COPY_OUT, iov, count, at, &copy->copy);
+	ret = xfer_copy_start(ask->ctx.ep, &array->mem, COPY_OUT, array->iov, array->count, at,
+			      &copy->copy);
 	if (!ret)
 		ask->copying++;
 	else if (!ask->status)
@@ -249,6 +249,35 @@ static int rma_ask_begin(struct rma_ask *ask)
 	xfer_set_busy(ask->req);
 	xfer_req_move(ask->req, XFER_COPYING);
 	return 0;
+}
+
+/* Sends a request with its payload: at once, or once that has been copied from device memory (@copies) */
+static int rma_served_send(struct xfer_req *req, struct wire_msg *msg,
+			   const struct core_array *operand, const struct core_array *compare,
+			   bool copies)
+{
+	struct xfer *xfer = req->ctx.ep->xfer;
+	char payload[WIRE_PAYLOAD_MAX];
+	struct rma_ask *ask;
+	int ret;
+
+	if (copies) {
+		ask = rma_ask_new(req, msg);
+		if (!ask)
+			return -FI_EAGAIN;
+		rma_ask_add(ask, operand);
+		rma_ask_add(ask, compare);
+		return rma_ask_begin(ask);
+	}
+	ret = xfer_copy_now(xfer, &operand->mem, operand->iov, operand->count, payload);
+	if (!ret)
+		ret = xfer_copy_now(xfer, &compare->mem, compare->iov, compare->count,
+				    payload + operand->len);
+	if (ret)
+		return ret;
+	msg->payload = payload;
+	msg->payload_len = operand->len + compare->len;
+	return rma_served_ask(req, msg);
 }
 
 /* FI_INJECT: the buffer is the user's again when the call returns. */
@@ -300,7 +329,10 @@ int rma_served_offer(struct xfer_req *req)
 	struct path_query query;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (req->len <= WIRE_PAYLOAD_MAX || req->op_flags & FI_INJECT)
+	if (req->len <= WIRE_PAYLOAD_MAX)
+		return 0;
+	rndv_send_init(req);
+	if (req->op_flags & FI_INJECT)
 		return 0;
 	query = rma_served_query(req);
 	choice = pin_choose(req, &query);
@@ -324,32 +356,22 @@ static bool rma_served_copies(uint64_t flags, const struct dev_mem *mem, size_t 
 /* Begins a write that its target's owner serves: in a control message, lent, or in pieces. */
 static int rma_served_write(struct xfer_req *req)
 {
-	char payload[WIRE_PAYLOAD_MAX];
-	struct rma_ask *ask;
+	struct core_array operand = {.count = req->count, .len = req->len, .mem = req->mem};
+	const struct core_array none = {.count = 0};
 	struct wire_msg msg;
 	int ret = 0;
 
 	if (req->path.proto == PATH_LENT)
-		return rma_lent_start(req, req->target->key, req->target->addr);
+		return rma_lent_start(req);
 	if (req->len > WIRE_PAYLOAD_MAX) {
 		if (req->op_flags & FI_INJECT)
 			ret = rma_served_inject(req);
-		return ret ? ret : rndv_send_unmarked(req, req->target->key, req->target->addr);
+		return ret ? ret : rndv_send_unmarked(req);
 	}
 	rma_served_msg_init(req, FI_ATOMIC_WRITE, &msg);
-	if (rma_served_copies(req->op_flags, &req->mem, req->len)) {
-		ask = rma_ask_new(req, &msg);
-		if (!ask)
-			return -FI_EAGAIN;
-		rma_ask_add(ask, &req->mem, req->iov, req->count);
-		return rma_ask_begin(ask);
-	}
-	ret = xfer_copy_now(req->ctx.ep->xfer, &req->mem, req->iov, req->count, payload);
-	if (ret)
-		return ret;
-	msg.payload = payload;
-	msg.payload_len = req->len;
-	return rma_served_ask(req, &msg);
+	memcpy(operand.iov, req->iov, req->count * sizeof *req->iov);
+	return rma_served_send(req, &msg, &operand, &none,
+			       rma_served_copies(req->op_flags, &req->mem, req->len));
 }
 
 static int rma_served_read(struct xfer_req *req)
@@ -406,40 +428,6 @@ size_t rma_served_atomic_max(enum fi_datatype datatype)
 	return RMA_SERVED_ATOMIC_MAX / amo_size(datatype);
 }
 
-/* The payload of an atomic operation: at once */
-static int rma_served_operands(struct xfer_req *req, struct wire_msg *msg,
-			       const struct core_array *operand,
-			       const struct core_array *compare)
-{
-	struct xfer *xfer = req->ctx.ep->xfer;
-	char payload[WIRE_PAYLOAD_MAX];
-	int ret;
-
-	ret = xfer_copy_now(xfer, &operand->mem, operand->iov, operand->count, payload);
-	if (!ret)
-		ret = xfer_copy_now(xfer, &compare->mem, compare->iov, compare->count,
-				    payload + operand->len);
-	if (ret)
-		return ret;
-	msg->payload = payload;
-	msg->payload_len = operand->len + compare->len;
-	return rma_served_ask(req, msg);
-}
-
-/* The same, from device memory in due course */
-static int rma_served_operands_copy(struct xfer_req *req, const struct wire_msg *msg,
-				    const struct core_array *operand,
-				    const struct core_array *compare)
-{
-	struct rma_ask *ask = rma_ask_new(req, msg);
-
-	if (!ask)
-		return -FI_EAGAIN;
-	rma_ask_add(ask, &operand->mem, operand->iov, operand->count);
-	rma_ask_add(ask, &compare->mem, compare->iov, compare->count);
-	return rma_ask_begin(ask);
-}
-
 ssize_t rma_served_atomic(struct xfer_ep *ep, const struct p2p_op *op)
 {
 	struct core_array operand, compare, result;
@@ -479,8 +467,7 @@ ssize_t rma_served_atomic(struct xfer_ep *ep, const struct p2p_op *op)
 	msg.datatype = op->atomic.datatype;
 	msg.flags |= (op->fetch.iov_count ? WIRE_FETCH : 0) |
 		     (op->compare.iov_count ? WIRE_COMPARE : 0);
-	ret = copies ? rma_served_operands_copy(req, &msg, &operand, &compare)
-		     : rma_served_operands(req, &msg, &operand, &compare);
+	ret = rma_served_send(req, &msg, &operand, &compare, copies);
 	if (ret)
 		xfer_req_undo(req);
 	return ret;

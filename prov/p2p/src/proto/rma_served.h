@@ -20,8 +20,8 @@ ssize_t rma_served_atomic(struct xfer_ep *ep, const struct p2p_op *op);
 size_t rma_served_atomic_max(enum fi_datatype datatype);
 
 /*
- * Offers or lends the other end what is too long for one control message, where that may be of use. 0, or
- * -FI_EOPNOTSUPP when it has to be offered and cannot (logged)
+ * What is too long for one control message becomes a transfer, and is offered or lent to the other end where that may be
+ * of use. 0, or -FI_EOPNOTSUPP when it has to be offered and cannot (logged)
  */
 int rma_served_offer(struct xfer_req *req);
 

@@ -463,13 +463,6 @@ static struct xfer_req *rma_job_req_new(const struct rma_job *job)
 	return req;
 }
 
-/* Tells the peer whose read has this id where the bytes are, or will come from. 0 or an error */
-static int rma_job_supply(struct xfer_req *req, uint64_t id)
-{
-	return req->path.proto == PATH_LENT ? rma_lent_start(req, id, 0)
-					    : rndv_send_unmarked(req, id, 0);
-}
-
 /* The pieces are rndv.h's, from now on. True: it waits, as there is no room on the board for what it would offer */
 static bool rma_job_hand_over(struct rma_job *job)
 {
@@ -479,9 +472,12 @@ static bool rma_job_hand_over(struct rma_job *job)
 	if (req && job->writes) {
 		rndv_recv_unmarked(req, &job->msg);
 	} else if (req) {
+		/* its initiator knows it by that */
+		req->target[0] = (struct fi_rma_iov){.key = job->msg.id};
 		ret = rma_served_offer(req);
 		if (!ret)
-			ret = rma_job_supply(req, job->msg.id);
+			ret = req->path.proto == PATH_LENT ? rma_lent_start(req)
+							   : rndv_send_unmarked(req);
 		if (ret)
 			xfer_req_undo(req);
 	}

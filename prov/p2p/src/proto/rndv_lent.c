@@ -36,7 +36,7 @@
 
 static int rndv_lent_announce(struct xfer_req *req)
 {
-	int ret = rndv_announce(req, 0, 0);
+	int ret = rndv_announce(req);
 
 	if (!ret)
 		rndv_marker_queue(req);

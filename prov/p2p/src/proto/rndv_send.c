@@ -215,9 +215,9 @@ static void rndv_announce_lent(struct xfer_req *req, struct wire_msg *msg)
 }
 
 /* Tells the receiver what is to come. */
-int rndv_announce(struct xfer_req *req, uint64_t key, uint64_t addr)
+int rndv_announce(struct xfer_req *req)
 {
-	const bool write = req->done_flags & FI_WRITE;
+	const bool write = req->done_flags & FI_WRITE, marked = req->done_flags & FI_SEND;
 	struct xfer_ep *ep = req->ctx.ep;
 	struct wire_msg msg = {
 		.type = write ? WIRE_CALL : WIRE_ANNOUNCE,
@@ -226,8 +226,8 @@ int rndv_announce(struct xfer_req *req, uint64_t key, uint64_t addr)
 		.id = req->transfer.id,
 		.len = req->len,
 		.chunk = (uint32_t) ep->xfer->stage.pools[STAGE_PIECE].size,
-		.key = key,
-		.addr = addr,
+		.key = marked ? 0 : req->target->key,
+		.addr = marked ? 0 : req->target->addr,
 	};
 	struct fi_rma_iov memory;
 	int ret;
@@ -330,7 +330,7 @@ void rndv_announce_failure(struct xfer_req *req, int status)
 	req->len = P2P_MAX(req->len, WIRE_PLAIN_MAX + 1);
 	req->path.proto = PATH_LONG;
 	rndv_send_init(req);
-	if (rndv_announce(req, 0, 0))
+	if (rndv_announce(req))
 		return;
 	req->transfer.status = status;
 	/* by the way of the announcement, which it must not overtake */
@@ -362,7 +362,7 @@ ssize_t rndv_start(struct xfer_req *req, const struct p2p_op *op)
 		req->path.proto == PATH_READ;
 	first = rndv_marker_first(req);
 	/* not after the marker: then there is a place for the note */
-	ret = rndv_announce(req, 0, 0);
+	ret = rndv_announce(req);
 	if (ret)
 		return ret;
 	if (first || rndv_marker_inject(req)) {
@@ -374,13 +374,12 @@ ssize_t rndv_start(struct xfer_req *req, const struct p2p_op *op)
 	return 0;
 }
 
-int rndv_send_unmarked(struct xfer_req *req, uint64_t key, uint64_t addr)
+int rndv_send_unmarked(struct xfer_req *req)
 {
 	int ret;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	rndv_send_init(req);
-	ret = rndv_announce(req, key, addr);
+	ret = rndv_announce(req);
 	if (!ret)
 		xfer_req_move(req, XFER_ANNOUNCED);
 	return ret;

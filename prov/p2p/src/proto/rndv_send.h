@@ -16,19 +16,18 @@ ssize_t rndv_start(struct xfer_req *req, const struct p2p_op *op);
 void rndv_send_init(struct xfer_req *req);
 
 /*
- * Begins a send without a marker: a write (to @key, @addr), or, of what serves a peer, the read whose id is @key. 0 or an
- * error, as above.
+ * Begins a transfer without a marker: a write to its target, or, of what serves a peer, the bytes of the read whose id is
+ * the target's key. 0 or an error, as above.
  */
-int rndv_send_unmarked(struct xfer_req *req, uint64_t key, uint64_t addr);
+int rndv_send_unmarked(struct xfer_req *req);
 
 /* Ends a send of which nothing is left, with transfer.status */
 void rndv_send_end(struct xfer_req *req);
 
 /*
- * Announces what is to come; @key and @addr as above, or 0 for a message. The caller moves the request on. 0 or an error
- * (logged): it is as if it had not been called
+ * Announces what is to come. The caller moves the request on. 0 or an error (logged): it is as if it had not been called
  */
-int rndv_announce(struct xfer_req *req, uint64_t key, uint64_t addr);
+int rndv_announce(struct xfer_req *req);
 
 /* Puts an announced message's marker in its turn. */
 void rndv_marker_queue(struct xfer_req *req);
