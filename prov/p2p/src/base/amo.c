@@ -157,6 +157,7 @@ static const struct amo_type amo_types[] = {[FI_INT128] = {AMO_NONE, 16, NULL},
 						    AMO_REALS(AMO_REAL_TYPE)
 							    AMO_COMPLEXES(AMO_COMPLEX_TYPE)};
 
+/* What is known of a type, whatever number a peer has sent */
 static const struct amo_type *amo_type(enum fi_datatype datatype)
 {
 	static const struct amo_type none = {AMO_NONE, 0, NULL};
