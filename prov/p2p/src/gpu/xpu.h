@@ -66,6 +66,9 @@ struct xpu_put {
 /* As many puts of a context may be under way. To one peer they are no more than it leaves to others. */
 #define XPU_PUTS 1024
 
+/* For so long a turn's puts wait for those of the last one. A peer that does not call libfabric may keep them for ever. [ms] */
+#define XPU_TURN_LATE 1000
+
 /**
  * struct xpu_ctx - a GPU as a domain sees it.
  * @native:	it, as the objects know it that were opened for it
@@ -148,13 +151,15 @@ struct xpu_ring {
 /**
  * struct xpu_peer - who has targets.
  * @puts:	how many are under way to it; @ring_puts: the same, of each ring
- * @turn_puts:	the same, of full rings' turns; @turn: the last turn that had one
+ * @turn_puts:	the same, of full rings' turns; @turn: the last turn that had one; @turn_at: when one was the first [ms]
+ * @refused:	a ring that waits for these has this number and one; 0: none does
  * @failed:	bits: the rings of which a put to it has failed
  * @mapped:	all its targets are
  */
 struct xpu_peer {
 	fi_addr_t addr;
-	unsigned int puts, turn_puts, turn;
+	unsigned int puts, turn_puts, turn, refused;
+	uint64_t turn_at;
 	uint16_t *ring_puts;
 	uint64_t *failed;
 	bool mapped;

@@ -217,17 +217,20 @@ static int xpu_ring_next_full(struct xpu_ep *ep)
 
 /*
  * Posts what is in the rings that had something lately, but those that are full. True: one had something, and has
- * nothing left now
+ * nothing left now. @moved: some could be posted
  */
-static bool xpu_rings_look(struct xpu_ep *ep)
+static bool xpu_rings_look(struct xpu_ep *ep, bool *moved)
 {
 	bool emptied = false;
+	int posted;
 
 	for (unsigned int i = 0; i < ep->words; i++) {
 		for (uint64_t hot = ep->hot[i] & ~ep->full[i]; hot; hot &= hot - 1) {
 			const unsigned int bit = (unsigned int) __builtin_ctzll(hot);
 
-			emptied |= xpu_ring_look(ep, i * 64 + bit) && !(ep->full[i] >> bit & 1);
+			posted = xpu_ring_look(ep, i * 64 + bit);
+			*moved |= posted > 0;
+			emptied |= posted && !(ep->full[i] >> bit & 1);
 		}
 	}
 	return emptied;
@@ -270,7 +273,7 @@ bool xpu_ep_look(struct xpu_ep *ep)
 		return false;
 	xpu_rings_find(ep);
 	do {
-		emptied = xpu_rings_look(ep);
+		emptied = xpu_rings_look(ep, &moved);
 		posted = xpu_rings_turn(ep);
 		if (posted < 0)
 			break;
@@ -278,7 +281,7 @@ bool xpu_ep_look(struct xpu_ep *ep)
 		if (emptied)
 			ep->brief = XPU_BRIEF;
 	} while (!emptied && --turns);
-	return moved || emptied;
+	return moved;
 }
 
 /* ---- export ---- */

@@ -177,6 +177,10 @@ static void xpu_put_count(const struct xpu_put *put, int change)
 	peer->puts += (unsigned int) change;
 	peer->ring_puts[xpu_ring_number(put->ep, put->ring)] += (uint16_t) change;
 	peer->turn_puts += put->of_turn ? (unsigned int) change : 0;
+	if (peer->refused && !peer->turn_puts) {
+		put->ep->turn = peer->refused - 1;
+		peer->refused = 0;
+	}
 	put->ep->puts += (unsigned int) change;
 }
 
@@ -234,8 +238,11 @@ static int xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct r
 	put->of_turn = ep->in_turn;
 	op_init(&write, FI_OP_WRITE, OP_FLAGGED,
 		FI_COMPLETION | (xpu_put_arrives(ep, to) ? FI_DELIVERY_COMPLETE : 0));
-	if (ep->in_turn)
+	if (ep->in_turn) {
+		if (!ep->peers[to->peer].turn_puts)
+			ep->peers[to->peer].turn_at = clock_coarse_ms();
 		ep->peers[to->peer].turn = ep->turns;
+	}
 	xpu_put_count(put, 1);
 	write.rma = (struct fi_msg_rma){&iov, &desc, 1, target->dest_addr, &remote, 1, put, 0};
 	ret = xpu_submit(ep->ep, &write);
@@ -262,10 +269,22 @@ static ssize_t xpu_post_signal(struct xpu_ep *ep, const struct xpu_ring *ring,
 			       target->key);
 }
 
+/* In short looks a turn's puts wait for those of the last turn. The first ring that does has its turn when these have ended. */
+static bool xpu_turn_waits(const struct xpu_ep *ep, const struct xpu_ring *ring,
+			   struct xpu_peer *peer)
+{
+	if (!ep->in_turn || !ep->brief || !peer->turn_puts || peer->turn == ep->turns ||
+	    clock_coarse_ms() - peer->turn_at >= XPU_TURN_LATE)
+		return false;
+	if (!peer->refused)
+		peer->refused = xpu_ring_number(ep, ring) + 1;
+	return true;
+}
+
 bool xpu_op_waits(const struct xpu_ep *ep, const struct xpu_ring *ring,
 		  const struct ring_op *op)
 {
-	const struct xpu_peer *peer =
+	struct xpu_peer *peer =
 		op->kind == FI_P2P_XPU_KIND_OP ? NULL : xpu_peer_of(ep, op->target);
 
 	if (!peer)
@@ -273,7 +292,7 @@ bool xpu_op_waits(const struct xpu_ep *ep, const struct xpu_ring *ring,
 	switch (op->kind) {
 	case FI_P2P_XPU_KIND_PUT:
 		return peer->puts >= XPU_PUTS - ep->ctx->under_way ||
-		       (ep->in_turn && ep->brief && peer->turn_puts && peer->turn != ep->turns);
+		       xpu_turn_waits(ep, ring, peer);
 	case FI_P2P_XPU_KIND_SET:
 	case FI_P2P_XPU_KIND_ADD:
 		return peer->ring_puts[xpu_ring_number(ep, ring)];
