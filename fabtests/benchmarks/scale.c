@@ -28,7 +28,11 @@ int scale_tell(struct ft_proc *proc, void *value, size_t size)
 static int run(struct ft_proc *proc)
 {
 	const char *const ops = proc->opts.ops ? proc->opts.ops : "peers";
+	const bool turns = ft_is_listed(ops, "pairs") || ft_is_listed(ops, "alltoall");
 
+	FT_CHECK(turns || ft_is_listed(ops, "start") || ft_is_listed(ops, "objects") ||
+			 ft_is_listed(ops, "peers"),
+		 "--ops %s: nothing of that is known", ops);
 	/* first, as only the first fi_getinfo() of a process loads providers */
 	if (ft_is_listed(ops, "start"))
 		FT_TRY(scale_start(proc));
@@ -36,8 +40,7 @@ static int run(struct ft_proc *proc)
 		FT_TRY(scale_objects(proc));
 	if (ft_is_listed(ops, "peers"))
 		FT_TRY(scale_peers(proc));
-	return ft_is_listed(ops, "pairs") || ft_is_listed(ops, "alltoall") ? scale_turns(proc)
-									   : 0;
+	return turns ? scale_turns(proc) : 0;
 }
 
 int main(int argc, char **argv)

@@ -44,14 +44,17 @@ static struct {
 	int again;
 } cut;
 
-/* Is this a lane's thread? */
+/* It tells of a cut: what it sends then is no lane's */
+static __thread bool telling;
+
+/* Is this a lane's call? */
 static bool by_lane(void)
 {
 	static __thread char name[16];
 
 	if (!name[0])
 		pthread_getname_np(pthread_self(), name, sizeof(name));
-	return !strcmp(name, "p2p_lane");
+	return !telling && !strcmp(name, "p2p_lane");
 }
 
 /* Is it this call's turn? */
@@ -63,7 +66,7 @@ static bool is_cut_by(enum cut_kind kind)
 
 static bool is_cut_again(size_t len)
 {
-	return len <= SHORT && !__atomic_load_n(&cut.after, __ATOMIC_ACQUIRE) &&
+	return len <= SHORT && __atomic_load_n(&cut.after, __ATOMIC_ACQUIRE) <= 0 &&
 	       __atomic_load_n(&cut.again, __ATOMIC_RELAXED) > 0 && by_lane() &&
 	       __atomic_sub_fetch(&cut.again, 1, __ATOMIC_RELAXED) == 0;
 }
@@ -91,8 +94,10 @@ static void cut_off(int fd)
 	snprintf(command, sizeof(command), "reset %u %u",
 		 ntohs(((const struct sockaddr_in *) &ends[0])->sin_port),
 		 ntohs(((const struct sockaddr_in *) &ends[1])->sin_port));
+	telling = true;
 	if (ft_link_tell(command, &lost))
 		abort();
+	telling = false;
 }
 
 static bool refuses(void)
@@ -248,7 +253,7 @@ static int until_lanes(struct ft_pair *pair, int from, int by, uint64_t *key)
 		goes = whole && pieces > before;
 		FT_TRY(told(pair, from, &goes));
 		if (!whole) {
-			whole = !__atomic_load_n(&cut.after, __ATOMIC_RELAXED);
+			whole = __atomic_load_n(&cut.after, __ATOMIC_RELAXED) <= 0;
 			if (whole && pair->proc->rank == by && measures)
 				printf("cut %d: %.1f ms\n", (int) cut.kind, took);
 		} else if (!goes && pair->proc->rank == by && measures) {

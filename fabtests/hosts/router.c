@@ -162,7 +162,7 @@ int router_make(int *router)
 	sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	forward = open(FORWARD, O_WRONLY | O_CLOEXEC);
 	*router = open(OWN_NET, O_RDONLY | O_CLOEXEC);
-	if (sock < 0 || *router < 0 || write(forward, "1", 1) != 1)
+	if (sock < 0 || forward < 0 || *router < 0 || write(forward, "1", 1) != 1)
 		err = -errno;
 	else
 		err = device_up(sock, "lo", NULL);

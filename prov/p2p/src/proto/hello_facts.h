@@ -27,7 +27,7 @@
 	(1u << 8)            /* it has answered a greeting, and may not know yet that we know */
 #define HELLO_GONE (1u << 9) /* its process has ended, and no other one was reached */
 #define HELLO_LANES (1u << 10)    /* it may have lanes */
-#define HELLO_BORROWS (1u << 11)  /* it reads what WRITE and SUPPLY lend */
+#define HELLO_BORROWS (1u << 11)  /* it reads what requests lend */
 #define HELLO_MET (1u << 12)      /* it was known once: nobody more is let in for it */
 #define HELLO_DECLINED (1u << 13) /* it did not take what it was offered last */
 

@@ -17,7 +17,7 @@
  * host memory, else into slots. A slot serves the next piece as soon as its own has been copied or
  * sent. So copy, wire and copy run at the same time.
  *
- * Over cores that stall behind a message without a receive, TAKE, pieces, TAKE and DONE travel between side endpoints
+ * Over cores that stall behind a message without a receive, TAKE, pieces and DONE travel between side endpoints
  * (side_ep.h), which greetings have named.
  *
  * rndv_across.c, rndv_lent.c, rndv_plain.c and rma_core.c have what a receiver may do instead

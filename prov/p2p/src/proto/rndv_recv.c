@@ -332,10 +332,14 @@ void rndv_grant(struct xfer_req *req)
 		.flags = transfer->lanes << WIRE_TAKE_LANES_SHIFT |
 			 (uint32_t) transfer->recv.far << WIRE_TAKE_FAR_SHIFT,
 	};
+	int ret;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (!ctrl_tell(req->peer, &msg))
+	ret = ctrl_tell(req->peer, &msg);
+	if (!ret)
 		req->transfer.recv.granted = 0;
+	else if (!transfer->wanted) /* nobody says that again */
+		ctrl_owed(req->peer, ret);
 }
 
 /* Posts the next piece: 0, -FI_EAGAIN when there is no room for it, or another error. */

@@ -71,7 +71,7 @@ static void note_look(struct xfer *xfer, uint64_t id)
 	struct xfer_ep *ep;
 
 	if (len > 0 && (wire_decode(text, (size_t) len, &msg, &why) || msg.id != id ||
-			msg.type != WIRE_ANNOUNCE)) {
+			msg.type != WIRE_ANNOUNCE || msg.to_sender)) {
 		P2P_WARN("a note of %d bytes cannot be read: %s\n", len, why);
 		len = -FI_EIO;
 	}
