@@ -264,6 +264,15 @@ int dev_find(const void *addr, struct dev_mem *mem)
 	return gpu_find(addr, mem);
 }
 
+int dev_identify(const void *addr, uint64_t *id)
+{
+	struct dev_mem mem = {.id = 0};
+	const int ret = gpu_find(addr, &mem);
+
+	*id = mem.id;
+	return ret;
+}
+
 int dev_current(struct dev_mem *mem)
 {
 	return gpu_current(mem);

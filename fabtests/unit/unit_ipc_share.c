@@ -214,25 +214,32 @@ static void test_silent(void **state)
 
 #define SIZE ((size_t) 2 << 20)
 
-static CUdeviceptr virtual_alloc(void)
+/* Maps new memory there, that no device may access yet */
+static CUresult virtual_map(CUdeviceptr ptr)
 {
 	const CUmemAllocationProp prop = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
 		.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
 	};
+	CUmemGenericAllocationHandle handle;
+
+	assert_int_equal(cuMemCreate(&handle, SIZE, &prop, 0), CUDA_SUCCESS);
+	assert_int_equal(cuMemMap(ptr, SIZE, 0, handle, 0), CUDA_SUCCESS);
+	return cuMemRelease(handle);
+}
+
+static CUdeviceptr virtual_alloc(void)
+{
 	const CUmemAccessDesc access = {
-		.location = prop.location,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
 		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
 	};
-	CUmemGenericAllocationHandle handle;
 	CUdeviceptr ptr;
 
 	assert_int_equal(cuMemAddressReserve(&ptr, SIZE, 0, 0, 0), CUDA_SUCCESS);
-	assert_int_equal(cuMemCreate(&handle, SIZE, &prop, 0), CUDA_SUCCESS);
-	assert_int_equal(cuMemMap(ptr, SIZE, 0, handle, 0), CUDA_SUCCESS);
+	assert_int_equal(virtual_map(ptr), CUDA_SUCCESS);
 	assert_int_equal(cuMemSetAccess(ptr, SIZE, &access, 1), CUDA_SUCCESS);
-	assert_int_equal(cuMemRelease(handle), CUDA_SUCCESS);
 	return ptr;
 }
 
@@ -499,6 +506,25 @@ static void test_seen(void **state)
 	assert_true(seen(places, IPC_PLACES) == UINT64_MAX);
 }
 
+/* Virtual memory is known by its id where no device may access it yet, or any more */
+static void test_seen_virtual(void **state)
+{
+	struct ipc_place place;
+	uint64_t id = 0;
+
+	unit_dev_start();
+	place.base = virtual_alloc();
+	assert_int_equal(dev_identify((void *) (uintptr_t) place.base, &place.id), 1);
+	assert_int_equal(seen(&place, 1), 0);
+	assert_int_equal(cuMemUnmap(place.base, SIZE), CUDA_SUCCESS);
+	assert_int_equal(seen(&place, 1), 1);
+	assert_int_equal(virtual_map(place.base), CUDA_SUCCESS);
+	assert_int_equal(dev_identify((void *) (uintptr_t) place.base, &id), 1);
+	assert_int_not_equal(id, place.id);
+	assert_int_equal(seen(&place, 1), 1);
+	assert_int_equal(dev_identify(&id, &id), 0);
+}
+
 /* A question that is none has no answer, and nobody waits for one */
 static void test_seen_noise(void **state)
 {
@@ -587,13 +613,14 @@ static void test_stop(void **state)
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing),   cmocka_unit_test(test_noise),
-		cmocka_unit_test(test_many),      cmocka_unit_test(test_child),
-		cmocka_unit_test(test_nobody),    cmocka_unit_test(test_silent),
-		cmocka_unit_test(test_granted),   cmocka_unit_test(test_lies),
-		cmocka_unit_test(test_late),      cmocka_unit_test(test_full),
-		cmocka_unit_test(test_seen),      cmocka_unit_test(test_seen_noise),
-		cmocka_unit_test(test_seen_amid), cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_nothing),      cmocka_unit_test(test_noise),
+		cmocka_unit_test(test_many),         cmocka_unit_test(test_child),
+		cmocka_unit_test(test_nobody),       cmocka_unit_test(test_silent),
+		cmocka_unit_test(test_granted),      cmocka_unit_test(test_lies),
+		cmocka_unit_test(test_late),         cmocka_unit_test(test_full),
+		cmocka_unit_test(test_seen),         cmocka_unit_test(test_seen_noise),
+		cmocka_unit_test(test_seen_virtual), cmocka_unit_test(test_seen_amid),
+		cmocka_unit_test(test_stop),
 	};
 	static const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -141,6 +141,19 @@ int dev_find(const void *addr, struct dev_mem *mem)
 	return ret;
 }
 
+int dev_identify(const void *addr, uint64_t *id)
+{
+	const struct dev_ops *const *ops = dev_backends;
+	struct dev_mem mem = {.id = 0};
+	int ret = 0;
+
+	for (; !ret && *ops; ops++)
+		ret = (*ops)->identify ? (*ops)->identify(addr, &mem.id)
+				       : (*ops)->find(addr, &mem);
+	*id = mem.id;
+	return ret;
+}
+
 int dev_current(struct dev_mem *mem)
 {
 	int ret = 0;

@@ -119,6 +119,7 @@ struct dev_step {
  * @find:	1: @addr is this backend's device memory, which @mem is filled with. 0: it is host
  *		memory, pinned or not, or the application has not initialised the runtime itself.
  *		Negative: the runtime does not say, and nobody may take it for host memory
+ * @identify:	the same, of the allocation's id alone, where less is asked for that; or NULL
  * @hosts:	is @addr host memory that the application has from this runtime, or has pinned by it?
  * @current:	fills @mem with no more than the device that this thread uses now, and returns 1. 0: it uses
  *		none, or that is not known. Negative: in a stream's host function, the runtime serves nobody
@@ -200,6 +201,7 @@ struct dev_ops {
 	int (*load)(void);
 	int (*init)(void);
 	int (*find)(const void *addr, struct dev_mem *mem);
+	int (*identify)(const void *addr, uint64_t *id);
 	bool (*hosts)(const void *addr);
 	int (*current)(struct dev_mem *mem);
 	bool (*gone)(const void *ctx);
@@ -308,6 +310,9 @@ P2P_GLANCE bool dev_glance(void)
 
 /* Finds the runtime and the allocation of a device address: what dev_ops.find of that runtime says, or 0. */
 int dev_find(const void *addr, struct dev_mem *mem);
+
+/* Finds the allocation's id alone, which no application notices that frees or maps it meanwhile */
+int dev_identify(const void *addr, uint64_t *id);
 
 /* The device that this thread uses now, in @mem: as dev_ops.current of the runtime that says more than 0 */
 int dev_current(struct dev_mem *mem);

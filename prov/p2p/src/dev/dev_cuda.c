@@ -131,6 +131,23 @@ static int cuda_find(const void *addr, struct dev_mem *mem)
 	return ret;
 }
 
+/* The application may be freeing or mapping that memory. So nothing is asked for but its attributes, and no handle of it is held */
+static int cuda_identify(const void *addr, uint64_t *id)
+{
+	static const CUpointer_attribute attributes[] = {
+		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+		CU_POINTER_ATTRIBUTE_BUFFER_ID,
+	};
+	unsigned long long number = 0;
+	unsigned int type = 0;
+	void *data[] = {&type, &number};
+	const int ret = cuda_ask((CUdeviceptr) (uintptr_t) addr, attributes, data, 2);
+
+	if (ret == 1)
+		*id = number;
+	return ret;
+}
+
 static bool cuda_hosts(const void *addr)
 {
 	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
@@ -326,6 +343,7 @@ const struct dev_ops dev_cuda_ops = {
 	.load = cuda_load,
 	.init = cuda_init,
 	.find = cuda_find,
+	.identify = cuda_identify,
 	.hosts = cuda_hosts,
 	.current = cuda_current,
 	.gone = cuda_ctx_gone,

@@ -265,10 +265,10 @@ static void ipc_share_give(int conn, const struct ipc_share_ask *ask)
 /* Has the allocation been freed? What its runtime does not say now it may say the next time. */
 static bool ipc_share_freed(const struct ipc_place *place)
 {
-	struct dev_mem mem;
-	const int ret = dev_find((void *) (uintptr_t) place->base, &mem);
+	uint64_t id;
+	const int ret = dev_identify((void *) (uintptr_t) place->base, &id);
 
-	return !ret || (ret == 1 && mem.id != place->id);
+	return !ret || (ret == 1 && id != place->id);
 }
 
 static void ipc_share_tell(int conn, const struct ipc_share_look *look)
