@@ -106,7 +106,7 @@ struct wire_msg hostile_write(struct side *s)
 	};
 }
 
-struct wire_msg hostile_cts(uint64_t id, size_t len, uint32_t flags)
+struct wire_msg hostile_take(uint64_t id, size_t len, uint32_t flags)
 {
 	return (struct wire_msg){
 		.type = WIRE_TAKE,
@@ -161,7 +161,7 @@ static int heard_one(struct side *s, const struct wire_msg *msg)
 		return hostile_lanes_heard(s, msg);
 	if (msg->type == WIRE_ANNOUNCE && msg->to_sender) {
 		s->supplies++;
-		return hostile_say(s, hostile_cts(msg->id, CHUNK, 0));
+		return hostile_say(s, hostile_take(msg->id, CHUNK, 0));
 	}
 	if (msg->type != WIRE_HELLO || s->token)
 		return 0;
@@ -356,7 +356,7 @@ static int attack_fin(struct side *s)
 /* The pieces of another's message are asked for. */
 static int attack_cts(struct side *s)
 {
-	return guess(s, hostile_cts(0, LONG, 0));
+	return guess(s, hostile_take(0, LONG, 0));
 }
 
 int hostile_flood(struct side *s, struct wire_msg msg, size_t count)
@@ -558,7 +558,7 @@ static int liar(struct side *s)
 	FT_CHECK(!s->pieces, "%zu pieces of the friend's message", s->pieces);
 	if (scene->recant)
 		FT_TRY(scene->recant(s));
-	/* nobody is to wait for the bait's end; a FIN would be refused where it is staged */
+	/* nobody is to wait for the bait's end; a DONE would be refused where it is staged */
 	if (!disconnects())
 		FT_TRY(hostile_give_up(s, s->announced.id, true));
 	FT_TRY(ft_barrier(s->proc, &s->ctx));

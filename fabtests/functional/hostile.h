@@ -88,7 +88,7 @@ struct scene {
 /* What the liar says: any message; a long write, and an answer to one or to a bait; that it gives up */
 int hostile_say(struct side *s, struct wire_msg msg);
 struct wire_msg hostile_write(struct side *s);
-struct wire_msg hostile_cts(uint64_t id, size_t len, uint32_t flags);
+struct wire_msg hostile_take(uint64_t id, size_t len, uint32_t flags);
 int hostile_give_up(struct side *s, uint64_t id, bool to_sender);
 
 /* Says @count messages, each of another id, in as few letters as can be */

@@ -18,8 +18,8 @@
 /* The first message of lane 0 in the first turn */
 #define FIRST_TURN ((uint64_t) LANES_MAX)
 
-/* The number of lanes in a CTS */
-#define IN_CTS(count) ((uint32_t) (count) << WIRE_TAKE_LANES_SHIFT)
+/* The number of lanes in a TAKE */
+#define IN_TAKE(count) ((uint32_t) (count) << WIRE_TAKE_LANES_SHIFT)
 
 int hostile_lanes_prepare(const char *prov, bool rxm)
 {
@@ -207,13 +207,13 @@ int hostile_lanes_named(struct side *s)
 	for (size_t i = 0; i < LANES_MAX; i++)
 		memcpy(names + i * len, s->lanes.name, len);
 	FT_TRY(offer(s, s->lanes.kind, LANES_MAX, names, LANES_MAX * len));
-	return hostile_say(s, hostile_cts(s->announced.id, LONG, IN_CTS(LANES)));
+	return hostile_say(s, hostile_take(s->announced.id, LONG, IN_TAKE(LANES)));
 }
 
 int hostile_lanes_unknown(struct side *s)
 {
 	s->asked = s->announced.id;
-	FT_TRY(hostile_say(s, hostile_cts(s->asked, LONG, IN_CTS(LANES))));
+	FT_TRY(hostile_say(s, hostile_take(s->asked, LONG, IN_TAKE(LANES))));
 	HOSTILE_UNTIL(s, !s->asked && s->lanes.answers);
 	FT_CHECK(s->answer.type == WIRE_DONE && s->answer.status,
 		 "a message goes over lanes that nobody knows");

@@ -537,7 +537,7 @@ static void bring_fetching(struct scene *scene)
 	fake_xfer.map.domain = NULL;
 }
 
-/* All pieces have come, and there is no room for the FIN. */
+/* All pieces have come, and there is no room for the DONE. */
 static void bring_telling(struct scene *scene)
 {
 	struct wire_msg msg = *said_msg(SAID_ANNOUNCE);

@@ -311,7 +311,7 @@ P2P_GLANCE bool dev_glance(void)
 /* Finds the runtime and the allocation of a device address: what dev_ops.find of that runtime says, or 0. */
 int dev_find(const void *addr, struct dev_mem *mem);
 
-/* Finds the allocation's id alone, which no application notices that frees or maps it meanwhile */
+/* Finds the id of an address's allocation. An application may free or map that memory meanwhile. As dev_find() */
 int dev_identify(const void *addr, uint64_t *id);
 
 /* The device that this thread uses now, in @mem: as dev_ops.current of the runtime that says more than 0 */

@@ -131,7 +131,7 @@ static int cuda_find(const void *addr, struct dev_mem *mem)
 	return ret;
 }
 
-/* The application may be freeing or mapping that memory. So nothing is asked for but its attributes, and no handle of it is held */
+/* The application may be freeing or mapping that memory. So this asks for attributes alone, and holds no handle of it */
 static int cuda_identify(const void *addr, uint64_t *id)
 {
 	static const CUpointer_attribute attributes[] = {

@@ -317,7 +317,7 @@ static inline struct xpu_peer *xpu_peer_of(const struct xpu_ep *ep, uint32_t tar
 /*
  * Does an operation wait for puts that are under way? A signal waits for those of its ring to its peer, a put for a
  * record, and in short looks for those of the last full ring's turn to its peer.
- * Puts end, so this has no time limit: a peer that lives may take long.
+ * Puts end, so signals and records wait without limit: a peer that lives may take long. A turn waits for XPU_TURN_LATE.
  */
 bool xpu_op_waits(const struct xpu_ep *ep, const struct xpu_ring *ring,
 		  const struct ring_op *op);

@@ -56,7 +56,7 @@ static uint32_t rndv_chunk(const struct xfer *xfer, uint64_t len, size_t most)
 	return (uint32_t) (rndv_alone(xfer) ? cost_piece(len, most) : most);
 }
 
-/* Pieces of lanes are a multiple of it, as copies of odd lengths are slow */
+/* Pieces of lanes are a multiple of it, so each begins as the message's memory does within a page */
 #define RNDV_PART 4096
 
 /* Divides a message into pieces; if it has lanes, each gets one, unless that is too short. */

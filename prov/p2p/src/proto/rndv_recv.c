@@ -22,7 +22,7 @@
 #define RNDV_FIN_WAIT 1000
 
 /* Tells the sender that all of the message is here. */
-static void rndv_recv_fin(struct xfer_req *req)
+static void rndv_recv_answer(struct xfer_req *req)
 {
 	const struct xfer_arrival *arrival = req->transfer.recv.arrival;
 	struct wire_msg done = {.type = WIRE_DONE, .to_sender = true, .id = req->transfer.id};
@@ -100,7 +100,7 @@ static void rndv_recv_done(struct xfer_req *req)
 	if (rndv_recv_commit(req))
 		return;
 	if (fin)
-		rndv_recv_fin(req);
+		rndv_recv_answer(req);
 	req->transfer.since = clock_coarse_ms();
 	if ((fin || !req->transfer.wanted) && ctrl_unsent(req->transfer.via, req->transfer.to))
 		xfer_req_move(req, XFER_TELLING);
