@@ -143,14 +143,11 @@ int dev_find(const void *addr, struct dev_mem *mem)
 
 int dev_identify(const void *addr, uint64_t *id)
 {
-	const struct dev_ops *const *ops = dev_backends;
-	struct dev_mem mem = {.id = 0};
 	int ret = 0;
 
-	for (; !ret && *ops; ops++)
-		ret = (*ops)->identify ? (*ops)->identify(addr, &mem.id)
-				       : (*ops)->find(addr, &mem);
-	*id = mem.id;
+	*id = 0;
+	for (const struct dev_ops *const *ops = dev_backends; !ret && *ops; ops++)
+		ret = (*ops)->identify(addr, id);
 	return ret;
 }
 

@@ -237,6 +237,17 @@ static int rocr_find(const void *addr, struct dev_mem *mem)
 	return 1;
 }
 
+/* The runtime answers all of it in one question */
+static int rocr_identify(const void *addr, uint64_t *id)
+{
+	struct dev_mem mem;
+	const int ret = rocr_find(addr, &mem);
+
+	if (ret == 1)
+		*id = mem.id;
+	return ret;
+}
+
 static bool rocr_hosts(const void *addr)
 {
 	hsa_amd_pointer_info_t info = {.size = sizeof info};
@@ -493,6 +504,7 @@ const struct dev_ops dev_rocr_ops = {
 	.load = rocr_load,
 	.init = rocr_init,
 	.find = rocr_find,
+	.identify = rocr_identify,
 	.hosts = rocr_hosts,
 	.current = dev_none_current,
 	.gone = dev_none_gone,
