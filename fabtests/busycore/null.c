@@ -9,6 +9,9 @@
  * BUSYCORE_NULL=slow: operations end in their order, one each time that somebody looks. A write leaves in the first 8 bytes
  * that it was to move how many are in front of it. So a test sees who waits for whom, on processors of any speed.
  *
+ * BUSYCORE_NULL=deaf: the same, but what is to end with the peer (FI_DELIVERY_COMPLETE) never does, as if the peer called nothing
+ * of libfabric's.
+ *
  * An application's thread and the proxy may call at the same time: each queue has a lock.
  */
 #include "busycore.h"
@@ -25,13 +28,13 @@
 /**
  * struct null - one queue
  * @core:	its own calls
- * @marks, @slow: as BUSYCORE_NULL says
+ * @marks, @slow, @deaf: as BUSYCORE_NULL says; the deaf one is slow, too
  * @rests:	of the slow one: there is nothing at this look, as there was at the last one
  * @ended:	operations, from @tail to @head
  */
 struct null {
 	pthread_mutex_t lock;
-	bool marks, slow, rests;
+	bool marks, slow, deaf, rests;
 	const struct fi_ops_cq *core;
 	size_t size;
 	uint64_t head, tail;
@@ -51,7 +54,7 @@ ssize_t null_end(const struct busy *ep, void *context, uint64_t kind, uint64_t f
 	struct null *null = ep->null;
 	ssize_t ret = -FI_EAGAIN;
 
-	if (!(flags & FI_COMPLETION) || !null)
+	if (!(flags & FI_COMPLETION) || !null || (null->deaf && flags & FI_DELIVERY_COMPLETE))
 		return 0;
 	pthread_mutex_lock(&null->lock);
 	if (null->head - null->tail < NULL_WAITING) {
@@ -128,7 +131,8 @@ void null_opened(struct fid_cq *cq, const struct fi_cq_attr *attr)
 	if (!null)
 		abort();
 	null->marks = !strcmp(wish, "mark");
-	null->slow = !strcmp(wish, "slow");
+	null->deaf = !strcmp(wish, "deaf");
+	null->slow = null->deaf || !strcmp(wish, "slow");
 	pthread_mutex_init(&null->lock, NULL);
 	null->size = busy_entry_size(attr);
 	null->core = cq->ops;

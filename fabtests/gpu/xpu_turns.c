@@ -3,6 +3,9 @@
  * fi_p2p_xpu_turns: a ring that posts little waits for few operations of rings that are full, however slow the core
  * provider is. That is BUSYCORE_NULL=slow of null.c, where a write says how many are in front of it.
  *
+ * Full rings go on after that. With BUSYCORE_NULL=deaf the peer of theirs makes no progress, which holds up a turn no longer
+ * than a second.
+ *
  * A thread of the host plays all blocks. The full rings keep more than the core ends meanwhile.
  */
 #include <inttypes.h>
@@ -22,9 +25,10 @@ static unsigned int played;
 #define FI_P2P_XPU_SYNC_LANES(value) (value)
 #include <rdma/fi_p2p_xpu_device.h>
 
-/* Full rings, and how many of their puts have ended before others come */
+/* Full rings, and how many of their puts end before others come, and after them */
 #define FULL 131
 #define BEFORE 2000
+#define AFTER 2000
 /*
  * Writes that come alone, and how many of others may be in front of one: two turns, where one is meant. The first write, and
  * each one that comes late as this thread had no processor, finds a longer queue: so half of them count.
@@ -39,6 +43,14 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+/* So many operations have */
+static int ended(struct xpu_side *side, uint64_t count)
+{
+	while (fi_cntr_read(side->tx) < count)
+		FT_TRY(ft_idle(&side->ctx));
+	return 0;
+}
+
 static int fill(struct xpu_side *side)
 {
 	int ret = 0;
@@ -51,9 +63,7 @@ static int fill(struct xpu_side *side)
 		FT_CHECK(ret == -FI_EAGAIN, "a put: %d", ret);
 	}
 	played = 0;
-	while (fi_cntr_read(side->tx) < BEFORE)
-		FT_TRY(ft_idle(&side->ctx));
-	return 0;
+	return ended(side, BEFORE);
 }
 
 /* A write whose end the queue tells. @front: how many were in front of it */
@@ -89,7 +99,7 @@ static int act(struct xpu_side *side)
 	FT_CHECK(front[LONE / 2] <= FEW,
 		 "%" PRIu64 " to %" PRIu64 " writes are in front, median %" PRIu64, front[0],
 		 front[LONE - 1], front[LONE / 2]);
-	return 0;
+	return ended(side, fi_cntr_read(side->tx) + AFTER);
 }
 
 static int run(struct ft_proc *proc)
