@@ -395,7 +395,8 @@ static int triggered(struct side *s)
 {
 	struct fid_ep *ep = s->pair.ctx.ep, *alias;
 	struct ft_name name;
-	size_t len = sizeof(name.bytes);
+	size_t len = sizeof(name.bytes), room = sizeof(int);
+	int p2p = FI_HMEM_P2P_DISABLED;
 	int ret = fi_ep_alias(ep, &alias, FI_TRANSMIT | FI_RECV | FI_TRIGGER | FI_COMPLETION);
 
 	if (ret)
@@ -405,6 +406,12 @@ static int triggered(struct side *s)
 		FT_TRY(by_flag(s, alias, kind));
 	}
 	FT_TRY(fi_getname(&alias->fid, name.bytes, &len));
+	FT_TRY(fi_setopt(&alias->fid, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &p2p, room));
+	p2p = FI_HMEM_P2P_ENABLED;
+	FT_TRY(fi_getopt(&ep->fid, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &p2p, &room));
+	FT_CHECK(p2p == FI_HMEM_P2P_DISABLED, "an option was not set by an alias");
+	p2p = FI_HMEM_P2P_ENABLED;
+	FT_TRY(fi_setopt(&ep->fid, FI_OPT_ENDPOINT, FI_OPT_FI_HMEM_P2P, &p2p, room));
 	FT_CHECK(fi_close(&ep->fid) == -FI_EBUSY, "an endpoint with an alias could be closed");
 	FT_TRY(fi_close(&alias->fid));
 	return ft_barrier(s->pair.proc, &s->pair.ctx);

@@ -216,12 +216,15 @@ static int beyond(const char *what, void *fid, const void *table, size_t first)
 /* An alias is an endpoint that cannot be exported. */
 static int beyond_alias(const struct ft_ctx *ctx)
 {
+	int (*export)(struct fid_ep *, uint64_t, void *);
 	struct fid_ep *alias;
 	int ret = fi_ep_alias(ctx->ep, &alias, FI_TRANSMIT);
 
 	if (ret)
 		return ft_fail(ret, "fi_ep_alias", "endpoint");
-	FT_TRY(beyond("aliases", alias, alias->ops, NATIVE_EP_EXPORT_XPU));
+	export = (__typeof__(export)) native_get(alias->ops, NATIVE_EP_EXPORT_XPU);
+	FT_CHECK(export(alias, 0, NULL) == -FI_EINVAL, "an alias could be exported");
+	FT_TRY(beyond("aliases", alias, alias->ops, NATIVE_EP_EXPORT_XPU + 1));
 	return fi_close(&alias->fid);
 }
 

@@ -23,9 +23,9 @@ struct trigger;
  * @open, @close: make and free what it keeps of a domain (struct p2p_domain.trigger). 0 or -FI_ENOMEM
  * @control:	fi_control(3) of a domain
  * @alias:	fi_ep_alias(3)
+ * @cancel:	fi_cancel(3) of what waits, or was deferred. -FI_ENOENT: it is none of these
  * @ep_open:	an endpoint has been opened: takes its operations. 0 or an error
  * @ep_flags:	its own flags have FI_TRIGGER from now on
- * @ep_busy:	may it not be closed yet?
  * @ep_close:	it is about to be closed: nothing of it waits any more
  */
 struct domain_triggers {
@@ -33,9 +33,9 @@ struct domain_triggers {
 	void (*close)(struct p2p_domain *domain);
 	int (*control)(struct p2p_domain *domain, int command, void *arg);
 	int (*alias)(struct p2p_ep *ep, const struct fi_alias *alias);
+	ssize_t (*cancel)(struct p2p_ep *ep, void *context);
 	int (*ep_open)(struct p2p_ep *ep);
 	void (*ep_flags)(struct p2p_ep *ep);
-	bool (*ep_busy)(const struct p2p_ep *ep);
 	void (*ep_close)(struct p2p_ep *ep);
 };
 

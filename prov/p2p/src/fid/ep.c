@@ -35,9 +35,12 @@
 
 static ssize_t ep_cancel(fid_t fid, void *context)
 {
-	struct p2p_ep *ep = ep_of(fid);
-	ssize_t ret = xfer_cancel(&ep->xfer, context);
+	struct p2p_ep *ep = ep_itself(fid);
+	const struct domain_triggers *triggers = ep->domain->triggers;
+	ssize_t ret = triggers ? triggers->cancel(ep, context) : -FI_ENOENT;
 
+	if (ret == -FI_ENOENT)
+		ret = xfer_cancel(&ep->xfer, context);
 	return ret == -FI_ENOENT ? fi_cancel(&ep->xfer.core->fid, context) : ret;
 }
 
@@ -209,7 +212,7 @@ static int ep_close(struct fid *fid)
 
 	if (domain_inherited(ep->domain))
 		return 0;
-	if (!LIST_EMPTY(&ep->contexts) || (triggers && triggers->ep_busy(ep)))
+	if (!LIST_EMPTY(&ep->contexts) || __atomic_load_n(&ep->aliases, __ATOMIC_ACQUIRE))
 		return -FI_EBUSY;
 	/*
 	 * what GPUs post comes from another thread, and must have ended before the core's endpoint does. If
@@ -277,6 +280,7 @@ static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 	if (ret)
 		return ret;
 	ep->submit = ep_submit;
+	ep->of = ep;
 	ep->fid.fid.fclass = fclass;
 	ep->fid.fid.context = context;
 	ep->fid.fid.ops = &ep_class.ops;

@@ -34,6 +34,7 @@ struct p2p_side_ep;
  * @exports:	uses of it by GPUs
  * @submit:	posts an operation: ep_submit(), or what begins those that wait for counters
  * @native:	what it was opened for (fid/native.h), or NULL
+ * @of:		the endpoint that this is an alias of (gpu/trigger_ep.h), or itself; @aliases: how many it has
  * @tx_all, @rx_all: every operation completes: the queue is not selective
  */
 struct p2p_ep {
@@ -59,6 +60,8 @@ struct p2p_ep {
 	struct fid_exports exports;
 	ssize_t (*submit)(struct p2p_ep *ep, struct p2p_op *op);
 	struct native_ctx *native;
+	struct p2p_ep *of;
+	unsigned int aliases;
 	struct fid_pair pair;
 };
 
@@ -72,6 +75,12 @@ _Static_assert(offsetof(struct p2p_ep, xfer.stats) % P2P_CACHE_LINE == 0,
 static inline struct p2p_ep *ep_of(struct fid *fid)
 {
 	return container_of(fid, struct p2p_ep, fid.fid);
+}
+
+/* The same, or the endpoint that this is an alias of: for all that an alias has not for itself */
+static inline struct p2p_ep *ep_itself(struct fid *fid)
+{
+	return ep_of(fid)->of;
 }
 
 /* Returns the flags of receives that have none of their own. An endpoint's may be meant for both kinds */

@@ -14,7 +14,7 @@
 
 int ep_opt_get(fid_t fid, int level, int name, void *value, size_t *len)
 {
-	struct p2p_ep *ep = ep_of(fid);
+	struct p2p_ep *ep = ep_itself(fid);
 
 	if (level != FI_OPT_ENDPOINT || name != FI_OPT_FI_HMEM_P2P)
 		return fi_getopt(fid_core(fid), level, name, value, len);
@@ -102,7 +102,7 @@ static int ep_opt_cuda_api(bool permitted)
 
 int ep_opt_set(fid_t fid, int level, int name, const void *value, size_t len)
 {
-	struct p2p_ep *ep = ep_of(fid);
+	struct p2p_ep *ep = ep_itself(fid);
 
 	if (level == FI_OPT_ENDPOINT && name == FI_OPT_FI_HMEM_P2P) {
 		if (!value || len < sizeof(int))

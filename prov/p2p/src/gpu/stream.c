@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "gpu/stream_line.h"
-#include "gpu/trigger_alias.h"
 #include "xfer/progress.h"
 
 /* Who has entries has one of these, so that its close takes it out of them */
@@ -335,7 +334,7 @@ static int stream_post(struct fid_ep *fid, const struct fi_p2p_stream_op *op, vo
 	if (!stream_convert(fid, op, &what.op))
 		return -FI_EINVAL;
 	/* what is special about an alias are the flags: it may be closed before the stream gets there */
-	ep = trigger_ep_of(fid);
+	ep = ep_itself(&fid->fid);
 	what.ep = ep;
 	return stream_add(ep->domain, &ep->exports, &ep->fid.fid, &what, stream);
 }

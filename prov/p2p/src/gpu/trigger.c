@@ -7,16 +7,15 @@
 #include <rdma/fi_errno.h>
 
 #include "fid/fid.h"
-#include "gpu/trigger_alias.h"
 #include "gpu/trigger_ep.h"
 #include "gpu/trigger_list.h"
 
 /* An endpoint that is to post a work; NULL: it cannot */
 static struct p2p_ep *trigger_work_ep(const struct p2p_domain *domain, struct fid_ep *fid)
 {
-	struct p2p_ep *ep = trigger_ep(domain, fid);
+	struct p2p_ep *ep = fid && ep_posts(&fid->fid) ? ep_itself(&fid->fid) : NULL;
 
-	if (ep && (ep->xfer.started || !xfer_announces(&domain->xfer)))
+	if (ep && ep->domain == domain && (ep->xfer.started || !xfer_announces(&domain->xfer)))
 		return ep;
 	trigger_refuse(-FI_EINVAL, "its endpoint is not of its domain, or not enabled");
 	return NULL;
@@ -165,8 +164,8 @@ const struct domain_triggers triggers = {
 	.close = trigger_fini,
 	.control = trigger_control,
 	.alias = trigger_ep_alias,
+	.cancel = trigger_cancel,
 	.ep_open = trigger_ep_open,
 	.ep_flags = trigger_ep_flags,
-	.ep_busy = trigger_ep_busy,
 	.ep_close = trigger_ep_close,
 };

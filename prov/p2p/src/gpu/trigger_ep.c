@@ -5,20 +5,11 @@
 #include <stdlib.h>
 #include <rdma/fi_errno.h>
 
+#include "fid/fid.h"
 #include "fid/submit.h"
-#include "gpu/trigger_alias.h"
 #include "gpu/trigger_list.h"
 #include "xfer/ep_state.h"
 #include "xfer/progress.h"
-
-static ssize_t trigger_ep_cancel(fid_t fid, void *context)
-{
-	struct p2p_ep *ep = ep_of(fid);
-	struct trigger *trigger = ep->domain->trigger;
-	ssize_t ret = trigger_cancel(trigger, ep, context);
-
-	return ret == -FI_ENOENT ? trigger->ep_base->cancel(fid, context) : ret;
-}
 
 /* What the context of an operation says that it waits for. 0 or an error */
 static int trigger_condition(const struct p2p_domain *domain, struct trigger_work *work)
@@ -109,7 +100,6 @@ void trigger_ep_flags(struct p2p_ep *ep)
 
 int trigger_ep_open(struct p2p_ep *ep)
 {
-	struct trigger *trigger = ep->domain->trigger;
 	int ret = ep->domain->kind->early ? trigger_bind_waker(ep) : 0;
 
 	if (ret)
@@ -117,29 +107,7 @@ int trigger_ep_open(struct p2p_ep *ep)
 	ep->submit = trigger_submit;
 	if ((ep->tx_flags | ep->xfer.rx_flags) & FI_TRIGGER)
 		trigger_ep_flags(ep);
-	p2p_lock_take(&ep->domain->xfer.lock);
-	if (!trigger->ep_base) {
-		trigger->ep_base = ep->fid.ops;
-		trigger->ep_calls = *container_of(ep->fid.ops, union table_ep, ops);
-		trigger->ep_calls.ops.cancel = trigger_ep_cancel;
-	}
-	p2p_lock_drop(&ep->domain->xfer.lock);
-	ep->fid.ops = &trigger->ep_calls.ops;
 	return 0;
-}
-
-bool trigger_ep_busy(const struct p2p_ep *ep)
-{
-	const struct trigger *trigger = ep->domain->trigger;
-	struct p2p_lock *lock = &ep->domain->xfer.lock;
-	const struct trigger_alias *alias;
-	bool used = false;
-
-	p2p_lock_take(lock);
-	LIST_FOREACH(alias, &trigger->aliases, entry)
-		used |= alias->of == ep;
-	p2p_lock_drop(lock);
-	return used;
 }
 
 void trigger_ep_close(struct p2p_ep *ep)
@@ -147,19 +115,96 @@ void trigger_ep_close(struct p2p_ep *ep)
 	trigger_drop_ep(ep->domain->trigger, ep);
 }
 
+/* ---- aliases ---- */
+
+static int trigger_alias_close(struct fid *fid)
+{
+	struct p2p_ep *alias = ep_of(fid);
+
+	if (domain_inherited(alias->domain))
+		return 0;
+	__atomic_fetch_sub(&alias->of->aliases, 1, __ATOMIC_RELEASE);
+	free(alias);
+	return 0;
+}
+
+static void trigger_alias_set_flags(struct p2p_ep *alias, uint64_t flags)
+{
+	const uint64_t defaults = flags & ~(FI_TRANSMIT | FI_RECV);
+
+	if (flags & FI_TRANSMIT)
+		alias->tx_flags = defaults;
+	if (flags & FI_RECV)
+		alias->xfer.rx_flags = defaults;
+}
+
+/* @flags says of which direction: FI_TRANSMIT or FI_RECV, one of them. 0 or -FI_EINVAL */
+static int trigger_alias_get_flags(const struct p2p_ep *alias, uint64_t *flags)
+{
+	const uint64_t way = *flags & (FI_TRANSMIT | FI_RECV);
+
+	if (way != FI_TRANSMIT && way != FI_RECV)
+		return -FI_EINVAL;
+	*flags = way == FI_TRANSMIT ? alias->tx_flags : alias->xfer.rx_flags;
+	return 0;
+}
+
+static int trigger_alias_control(struct fid *fid, int command, void *arg)
+{
+	struct p2p_ep *alias = ep_of(fid);
+
+	if (command != FI_SETOPSFLAG && command != FI_GETOPSFLAG)
+		return fi_control(&alias->of->fid.fid, command, arg);
+	if (!arg)
+		return -FI_EINVAL;
+	if (command == FI_GETOPSFLAG)
+		return trigger_alias_get_flags(alias, arg);
+	trigger_alias_set_flags(alias, *(uint64_t *) arg);
+	return 0;
+}
+
+static struct fid_class trigger_alias_class = {
+	.ops =
+		{
+			.size = sizeof(struct fi_ops),
+			.close = trigger_alias_close,
+			.bind = fid_no_bind,
+			.control = trigger_alias_control,
+			.ops_open = fid_ops_open,
+		},
+	.core = offsetof(struct p2p_ep, xfer.core),
+};
+
+/* The core's calls without flags have the endpoint's: those of the alias become an operation's own. */
+static ssize_t trigger_alias_submit(struct p2p_ep *alias, struct p2p_op *op)
+{
+	if (op->call == OP_PLAIN)
+		op->call = OP_FLAGGED;
+	return alias->of->submit(alias->of, op);
+}
+
 int trigger_ep_alias(struct p2p_ep *ep, const struct fi_alias *asked)
 {
-	struct p2p_lock *lock = &ep->domain->xfer.lock;
-	struct trigger_alias *alias;
+	struct p2p_ep *alias;
 
 	if (!asked || !asked->fid || !(asked->flags & (FI_TRANSMIT | FI_RECV)))
 		return -FI_EINVAL;
-	alias = trigger_alias_new(ep, asked->flags);
+	alias = p2p_new(sizeof *alias);
 	if (!alias)
 		return -FI_ENOMEM;
-	p2p_lock_take(lock);
-	LIST_INSERT_HEAD(&ep->domain->trigger->aliases, alias, entry);
-	p2p_lock_drop(lock);
-	*asked->fid = &alias->ep.fid.fid;
+	alias->of = ep;
+	alias->domain = ep->domain;
+	alias->submit = trigger_alias_submit;
+	alias->tx_flags = ep->tx_flags;
+	alias->xfer.xfer = ep->xfer.xfer;
+	alias->xfer.core = ep->xfer.core;
+	alias->xfer.data_mask = ep->xfer.data_mask;
+	alias->xfer.rx_flags = ep->xfer.rx_flags;
+	trigger_alias_set_flags(alias, asked->flags);
+	alias->fid = ep->fid;
+	alias->fid.fid.fclass = FI_CLASS_EP;
+	alias->fid.fid.ops = &trigger_alias_class.ops;
+	__atomic_fetch_add(&ep->aliases, 1, __ATOMIC_RELAXED);
+	*asked->fid = &alias->fid.fid;
 	return 0;
 }

@@ -540,9 +540,10 @@ static struct trigger_work *trigger_take(struct trigger *trigger, const struct p
 	return NULL;
 }
 
-ssize_t trigger_cancel(struct trigger *trigger, struct p2p_ep *ep, void *context)
+ssize_t trigger_cancel(struct p2p_ep *ep, void *context)
 {
-	struct p2p_lock *lock = &trigger->domain->xfer.lock;
+	struct trigger *trigger = ep->domain->trigger;
+	struct p2p_lock *lock = &ep->domain->xfer.lock;
 	struct trigger_posted *posted;
 	struct trigger_work *work;
 	ssize_t ret = -FI_ENOENT;
@@ -577,7 +578,6 @@ int trigger_init(struct p2p_domain *domain)
 	TAILQ_INIT(&trigger->due);
 	TAILQ_INIT(&trigger->tried);
 	LIST_INIT(&trigger->posted);
-	LIST_INIT(&trigger->aliases);
 	domain->trigger = trigger;
 	return domain->kind->early ? trigger_begin(domain) : 0;
 }

@@ -13,10 +13,8 @@
 #ifndef P2P_TRIGGER_LIST_H
 #define P2P_TRIGGER_LIST_H
 
-#include "fid/table.h"
 #include "gpu/trigger_work.h"
 
-struct trigger_alias;
 struct trigger_posted;
 
 /**
@@ -36,10 +34,8 @@ struct trigger_list {
  * @current:	the one that is being posted, without the lock, and on neither list; or NULL
  * @posted:	the deferred ones that are under way
  * @roomless:	how many works wait for no counter, but for room
- * @aliases:	of endpoints
  * @going:	a thread posts what is due; @again: something was counted meanwhile
  * @blind:	nothing tells when a work can go: the core counts, or has no room
- * @ep_calls:	the calls of its endpoints that are not about data, made of @ep_base
  */
 struct trigger {
 	struct p2p_domain *domain;
@@ -48,13 +44,10 @@ struct trigger {
 	struct trigger_works tried;
 	struct trigger_work *current;
 	LIST_HEAD(, trigger_posted) posted;
-	LIST_HEAD(, trigger_alias) aliases;
 	unsigned int roomless;
 	bool going;
 	bool again;
 	bool blind;
-	union table_ep ep_calls;
-	const struct fi_ops_ep *ep_base;
 };
 
 /* Makes and frees it; nothing waits then any more. 0 or -FI_ENOMEM */
@@ -92,6 +85,6 @@ bool trigger_is_awaited(struct trigger *trigger, const struct p2p_ep *ep, fi_add
  * fi_cancel(3): an operation with FI_TRIGGER that waits, or a deferred receive that was posted, ends
  * with FI_ECANCELED. 0, or -FI_ENOENT: it is none of these
  */
-ssize_t trigger_cancel(struct trigger *trigger, struct p2p_ep *ep, void *context);
+ssize_t trigger_cancel(struct p2p_ep *ep, void *context);
 
 #endif /* P2P_TRIGGER_LIST_H */

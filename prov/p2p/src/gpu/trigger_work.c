@@ -16,6 +16,16 @@ int trigger_refuse(int err, const char *why)
 	return err;
 }
 
+struct p2p_cntr *trigger_cntr(const struct p2p_domain *domain, struct fid_cntr *fid)
+{
+	struct p2p_cntr *cntr;
+
+	if (!fid || fid->fid.fclass != FI_CLASS_CNTR || !fid_class(&fid->fid))
+		return NULL;
+	cntr = cntr_of(&fid->fid);
+	return cntr->domain == domain ? cntr : NULL;
+}
+
 int trigger_work_new(struct p2p_ep *ep, const struct p2p_op *op, struct trigger_work **made)
 {
 	const uint64_t flags = op->flags & ~FI_TRIGGER;

@@ -39,6 +39,11 @@ struct trigger_work {
 
 TAILQ_HEAD(trigger_works, trigger_work);
 
+#define TRIGGER_NO_CNTR "a counter is missing, or not of its domain"
+
+/* The counter of that domain that this is; NULL: it is none */
+struct p2p_cntr *trigger_cntr(const struct p2p_domain *domain, struct fid_cntr *fid);
+
 /* Says why an operation may not wait for a counter. Returns @err */
 int trigger_refuse(int err, const char *why);
 

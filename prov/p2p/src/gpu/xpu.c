@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "fid/fid.h"
 #include "fid/mr.h"
-#include "gpu/trigger_alias.h"
 #include "xfer/progress.h"
 
 /* How long to sleep between two looks at puts that are waited for [ns] */
@@ -213,7 +212,7 @@ static bool xpu_ours(const struct fid *fid, size_t fclass)
 /* An alias is none that a kernel can have: its flags are for calls of the host's */
 static bool xpu_ep_ours(struct fid_ep *ep)
 {
-	return xpu_ours(&ep->fid, FI_CLASS_EP) && !trigger_is_alias(ep);
+	return xpu_ours(&ep->fid, FI_CLASS_EP) && ep_itself(&ep->fid) == ep_of(&ep->fid);
 }
 
 static bool xpu_ctx_ours(const struct fid_xpu_ctx *ctx)
