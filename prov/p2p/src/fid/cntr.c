@@ -400,6 +400,7 @@ int cntr_open(struct fid_domain *domain_fid, struct fi_cntr_attr *attr,
 	cntr->domain = domain;
 	cntr->wait_obj = core_attr.wait_obj;
 	cntr->waits = cntr->wait_obj != FI_WAIT_NONE && cntr->wait_obj != FI_WAIT_SET;
+	TAILQ_INIT(&cntr->works);
 	cntr->fid.fid.fclass = FI_CLASS_CNTR;
 	cntr->fid.fid.context = context;
 	cntr->fid.fid.ops = &cntr_class.ops;

@@ -8,7 +8,9 @@
 #include "fid/waitset.h"
 
 struct native_ctx;
-struct trigger_list;
+struct trigger_work;
+
+TAILQ_HEAD(trigger_works, trigger_work);
 
 /**
  * struct p2p_cntr - a counter. Its value is the sum of two:
@@ -25,7 +27,7 @@ struct trigger_list;
  * @native:	what it was opened for (fid/native.h), or NULL
  * @refs:	bindings to endpoints, and operations that wait for it or count for it; the domain's lock
  *		guards it, and
- * @works:	the operations that wait for it, or NULL (gpu/trigger_list.h)
+ * @works:	the operations that wait for it, by threshold; if there are any, it is on a list of theirs (gpu/trigger_list.h)
  * @turns:	how often fi_cntr_set(3) did not raise it, and @base: struct cntr_ends, from the last time
  * @forgiven:	errors that fi_cntr_seterr(3) has taken away
  */
@@ -42,7 +44,8 @@ struct p2p_cntr {
 	struct fid_exports exports;
 	struct native_ctx *native;
 	unsigned int refs;
-	struct trigger_list *works;
+	struct trigger_works works;
+	LIST_ENTRY(p2p_cntr) awaited;
 	uint64_t turns;
 	uint64_t base;
 	uint64_t forgiven;

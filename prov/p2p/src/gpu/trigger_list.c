@@ -82,45 +82,46 @@ static void trigger_work_free(struct trigger *trigger, struct trigger_work *work
 
 /* ---- lists ---- */
 
-static void trigger_list_free(struct trigger_list *list)
-{
-	list->cntr->works = NULL;
-	LIST_REMOVE(list, entry);
-	free(list);
-}
-
 /* Queues it behind those of the same threshold [locked]. */
-static void trigger_list_insert(struct trigger *trigger, struct trigger_list *list,
-				struct trigger_work *work)
+static void trigger_insert(struct trigger *trigger, struct trigger_work *work)
 {
-	struct trigger_work *before = TAILQ_LAST(&list->works, trigger_works);
+	struct trigger_works *works = &work->cntr->works;
+	struct trigger_work *before = TAILQ_LAST(works, trigger_works);
 
 	trigger_assert_locked(trigger);
+	if (!before)
+		LIST_INSERT_HEAD(&trigger->cntrs, work->cntr, awaited);
 	while (before && before->threshold > work->threshold)
 		before = TAILQ_PREV(before, trigger_works, entry);
 	if (before)
-		TAILQ_INSERT_AFTER(&list->works, before, work, entry);
+		TAILQ_INSERT_AFTER(works, before, work, entry);
 	else
-		TAILQ_INSERT_HEAD(&list->works, work, entry);
+		TAILQ_INSERT_HEAD(works, work, entry);
+}
+
+/* Works of the counter have been taken off its list. */
+static void trigger_taken(struct p2p_cntr *cntr)
+{
+	if (TAILQ_EMPTY(&cntr->works))
+		LIST_REMOVE(cntr, awaited);
 }
 
 /* Makes due what need not wait any more [locked]. */
 static void trigger_look(struct trigger *trigger)
 {
-	struct trigger_list *list, *next;
+	struct p2p_cntr *cntr, *next;
 	struct trigger_work *work;
 	uint64_t reached;
 
 	trigger_assert_locked(trigger);
-	for (list = LIST_FIRST(&trigger->lists); list; list = next) {
-		next = LIST_NEXT(list, entry);
-		reached = cntr_reached(list->cntr);
-		while ((work = TAILQ_FIRST(&list->works)) && work->threshold <= reached) {
-			TAILQ_REMOVE(&list->works, work, entry);
+	for (cntr = LIST_FIRST(&trigger->cntrs); cntr; cntr = next) {
+		next = LIST_NEXT(cntr, awaited);
+		reached = cntr_reached(cntr);
+		while ((work = TAILQ_FIRST(&cntr->works)) && work->threshold <= reached) {
+			TAILQ_REMOVE(&cntr->works, work, entry);
 			TAILQ_INSERT_TAIL(&trigger->due, work, entry);
 		}
-		if (TAILQ_EMPTY(&list->works))
-			trigger_list_free(list);
+		trigger_taken(cntr);
 	}
 }
 
@@ -129,11 +130,11 @@ static void trigger_set_blind(struct trigger *trigger)
 {
 	struct xfer *xfer = &trigger->domain->xfer;
 	bool blind = !TAILQ_EMPTY(&trigger->due);
-	const struct trigger_list *list;
+	const struct p2p_cntr *cntr;
 
 	trigger_assert_locked(trigger);
-	LIST_FOREACH(list, &trigger->lists, entry)
-		blind |= list->cntr->by_core;
+	LIST_FOREACH(cntr, &trigger->cntrs, awaited)
+		blind |= cntr->by_core;
 	if (blind == trigger->blind)
 		return;
 	trigger->blind = blind;
@@ -209,7 +210,7 @@ static void trigger_fail(const struct trigger *trigger, const struct trigger_wor
 		xfer_cq_report(cq, &comp);
 }
 
-/* Posts a work, which is on no list. False: there is no room now. Drops the lock meanwhile [locked] */
+/* Posts a work that is due. False: there is no room now. Drops the lock meanwhile [locked] */
 static bool trigger_post(struct trigger *trigger, struct trigger_work *work)
 {
 	struct p2p_lock *lock = &trigger->domain->xfer.lock;
@@ -239,7 +240,6 @@ static bool trigger_post(struct trigger *trigger, struct trigger_work *work)
 	else if (ret)
 		P2P_WARN("a counter is not changed, as was deferred: %s\n",
 			 fi_strerror((int) -ret));
-	trigger_work_free(trigger, work);
 	return true;
 }
 
@@ -272,24 +272,25 @@ static bool trigger_is_held(const struct trigger_held *held, const struct trigge
 /* Posts what is due, and for which there is room. True: some were posted [locked] */
 static bool trigger_post_due(struct trigger *trigger)
 {
+	struct trigger_work *work = TAILQ_FIRST(&trigger->due), *next;
 	struct trigger_held held = {.count = 0};
-	struct trigger_work *work;
-	bool some = false;
+	bool posted, some = false;
 
 	trigger_assert_locked(trigger);
-	while (held.count < TRIGGER_HELD_MAX && (work = TAILQ_FIRST(&trigger->due))) {
-		TAILQ_REMOVE(&trigger->due, work, entry);
-		if (!trigger_is_held(&held, work)) {
-			if (trigger_post(trigger, work)) {
-				some = true;
-				continue;
-			}
+	while (held.count < TRIGGER_HELD_MAX && work) {
+		const bool tried = !trigger_is_held(&held, work);
+
+		posted = tried && trigger_post(trigger, work);
+		if (tried && !posted)
 			held.ways[held.count++] = trigger_way_of(work);
+		next = TAILQ_NEXT(work, entry);
+		if (posted) {
+			TAILQ_REMOVE(&trigger->due, work, entry);
+			trigger_work_free(trigger, work);
+			some = true;
 		}
-		TAILQ_INSERT_TAIL(&trigger->tried, work, entry);
+		work = next;
 	}
-	TAILQ_CONCAT(&trigger->tried, &trigger->due, entry);
-	TAILQ_CONCAT(&trigger->due, &trigger->tried, entry);
 	return some;
 }
 
@@ -348,7 +349,6 @@ static int trigger_begin(struct p2p_domain *domain)
 int trigger_queue(struct trigger *trigger, struct trigger_work *work)
 {
 	struct xfer *xfer = &trigger->domain->xfer;
-	struct trigger_list *list;
 	int ret = xfer->works_go ? 0 : trigger_begin(trigger->domain);
 
 	if (ret) {
@@ -358,21 +358,8 @@ int trigger_queue(struct trigger *trigger, struct trigger_work *work)
 	p2p_lock_take(&xfer->lock);
 	/* what need not wait any more goes before it, though another thread may be posting now */
 	trigger_look(trigger);
-	list = work->cntr->works;
-	if (!list) {
-		list = calloc(1, sizeof *list);
-		if (!list) {
-			p2p_lock_drop(&xfer->lock);
-			free(work);
-			return -FI_ENOMEM;
-		}
-		list->cntr = work->cntr;
-		list->cntr->works = list;
-		TAILQ_INIT(&list->works);
-		LIST_INSERT_HEAD(&trigger->lists, list, entry);
-	}
 	trigger_work_hold(trigger, work, 1);
-	trigger_list_insert(trigger, list, work);
+	trigger_insert(trigger, work);
 	/* and if it need not wait either, it goes before what is queued later */
 	trigger_look(trigger);
 	trigger_set_blind(trigger);
@@ -399,25 +386,16 @@ int trigger_queue_due(struct trigger *trigger, struct trigger_work *work)
 	return 0;
 }
 
-/* Is it something to that peer? */
-static bool trigger_is_to(const struct trigger_work *work, const struct p2p_ep *ep,
-			  fi_addr_t addr)
-{
-	return work->ep == ep && !op_receives(&work->op) && trigger_work_addr(work) == addr;
-}
-
 bool trigger_is_awaited(struct trigger *trigger, const struct p2p_ep *ep, fi_addr_t addr)
 {
-	const struct trigger_works *waiting[] = {&trigger->due, &trigger->tried};
 	struct p2p_lock *lock = &trigger->domain->xfer.lock;
 	const struct trigger_work *work;
-	bool awaited;
+	bool awaited = false;
 
 	p2p_lock_take(lock);
-	awaited = trigger->current && trigger_is_to(trigger->current, ep, addr);
-	for (int i = 0; i < 2; i++)
-		TAILQ_FOREACH(work, waiting[i], entry)
-			awaited |= trigger_is_to(work, ep, addr);
+	TAILQ_FOREACH(work, &trigger->due, entry)
+		awaited |= work->ep == ep && !op_receives(&work->op) &&
+			   trigger_work_addr(work) == addr;
 	p2p_lock_drop(lock);
 	return awaited;
 }
@@ -451,7 +429,7 @@ static size_t trigger_drop_from(struct trigger *trigger, struct trigger_works *w
 	trigger_assert_locked(trigger);
 	for (work = TAILQ_FIRST(works); work; work = next) {
 		next = TAILQ_NEXT(work, entry);
-		if (!trigger_is_meant(work, which))
+		if (work == trigger->current || !trigger_is_meant(work, which))
 			continue;
 		TAILQ_REMOVE(works, work, entry);
 		trigger_work_free(trigger, work);
@@ -463,18 +441,16 @@ static size_t trigger_drop_from(struct trigger *trigger, struct trigger_works *w
 /* [locked] */
 static size_t trigger_drop_locked(struct trigger *trigger, const struct trigger_which *which)
 {
-	struct trigger_list *list, *next;
+	struct p2p_cntr *cntr, *next;
 	size_t count = 0;
 
 	trigger_assert_locked(trigger);
-	for (list = LIST_FIRST(&trigger->lists); list; list = next) {
-		next = LIST_NEXT(list, entry);
-		count += trigger_drop_from(trigger, &list->works, which);
-		if (TAILQ_EMPTY(&list->works))
-			trigger_list_free(list);
+	for (cntr = LIST_FIRST(&trigger->cntrs); cntr; cntr = next) {
+		next = LIST_NEXT(cntr, awaited);
+		count += trigger_drop_from(trigger, &cntr->works, which);
+		trigger_taken(cntr);
 	}
 	count += trigger_drop_from(trigger, &trigger->due, which);
-	count += trigger_drop_from(trigger, &trigger->tried, which);
 	if (!trigger->going)
 		trigger_set_blind(trigger);
 	return count;
@@ -510,34 +486,40 @@ void trigger_drop_ep(struct trigger *trigger, const struct p2p_ep *ep)
 	p2p_lock_drop(lock);
 }
 
-/* Takes an operation with FI_TRIGGER that waits off its list; NULL: it does not [locked] */
-static struct trigger_work *trigger_take(struct trigger *trigger, const struct p2p_ep *ep,
-					 const void *context)
+/* Takes an operation with FI_TRIGGER that waits off the list @works; NULL: it is not there [locked] */
+static struct trigger_work *trigger_take_from(const struct trigger *trigger,
+					      struct trigger_works *works,
+					      const struct p2p_ep *ep, const void *context)
 {
-	struct trigger_works *waiting[] = {&trigger->due, &trigger->tried};
-	struct trigger_list *list;
 	struct trigger_work *work;
 
 	trigger_assert_locked(trigger);
-	LIST_FOREACH(list, &trigger->lists, entry) {
-		TAILQ_FOREACH(work, &list->works, entry) {
-			if (work->deferred || work->ep != ep || work->context != context)
-				continue;
-			TAILQ_REMOVE(&list->works, work, entry);
-			if (TAILQ_EMPTY(&list->works))
-				trigger_list_free(list);
+	TAILQ_FOREACH(work, works, entry) {
+		if (work != trigger->current && !work->deferred && work->ep == ep &&
+		    work->context == context)
+			break;
+	}
+	if (work)
+		TAILQ_REMOVE(works, work, entry);
+	return work;
+}
+
+/* The same of any list [locked] */
+static struct trigger_work *trigger_take(struct trigger *trigger, const struct p2p_ep *ep,
+					 const void *context)
+{
+	struct trigger_work *work;
+	struct p2p_cntr *cntr;
+
+	trigger_assert_locked(trigger);
+	LIST_FOREACH(cntr, &trigger->cntrs, awaited) {
+		work = trigger_take_from(trigger, &cntr->works, ep, context);
+		if (work) {
+			trigger_taken(cntr);
 			return work;
 		}
 	}
-	for (int i = 0; i < 2; i++) {
-		TAILQ_FOREACH(work, waiting[i], entry) {
-			if (work->deferred || work->ep != ep || work->context != context)
-				continue;
-			TAILQ_REMOVE(waiting[i], work, entry);
-			return work;
-		}
-	}
-	return NULL;
+	return trigger_take_from(trigger, &trigger->due, ep, context);
 }
 
 ssize_t trigger_cancel(struct p2p_ep *ep, void *context)
@@ -574,9 +556,8 @@ int trigger_init(struct p2p_domain *domain)
 	if (!trigger)
 		return -FI_ENOMEM;
 	trigger->domain = domain;
-	LIST_INIT(&trigger->lists);
+	LIST_INIT(&trigger->cntrs);
 	TAILQ_INIT(&trigger->due);
-	TAILQ_INIT(&trigger->tried);
 	LIST_INIT(&trigger->posted);
 	domain->trigger = trigger;
 	return domain->kind->early ? trigger_begin(domain) : 0;

@@ -18,20 +18,10 @@
 struct trigger_posted;
 
 /**
- * struct trigger_list - the works that wait for one counter, at least one.
- * @works:	in the order of their thresholds
- */
-struct trigger_list {
-	struct p2p_cntr *cntr;
-	struct trigger_works works;
-	LIST_ENTRY(trigger_list) entry;
-};
-
-/**
  * struct trigger - the works of a domain. Its lock guards all of it.
- * @lists:	those that wait
- * @due:	those that need not wait any more; @tried: those of them that were without success in this round
- * @current:	the one that is being posted, without the lock, and on neither list; or NULL
+ * @cntrs:	counters that works wait for
+ * @due:	those that need not wait any more
+ * @current:	the one of these that is being posted, without the lock; or NULL
  * @posted:	the deferred ones that are under way
  * @roomless:	how many works wait for no counter, but for room
  * @going:	a thread posts what is due; @again: something was counted meanwhile
@@ -39,9 +29,8 @@ struct trigger_list {
  */
 struct trigger {
 	struct p2p_domain *domain;
-	LIST_HEAD(, trigger_list) lists;
+	LIST_HEAD(, p2p_cntr) cntrs;
 	struct trigger_works due;
-	struct trigger_works tried;
 	struct trigger_work *current;
 	LIST_HEAD(, trigger_posted) posted;
 	unsigned int roomless;

@@ -6,8 +6,6 @@
 #ifndef P2P_TRIGGER_WORK_H
 #define P2P_TRIGGER_WORK_H
 
-#include <sys/queue.h>
-
 #include "fid/cntr.h"
 #include "fid/ep.h"
 #include "xfer/op.h"
@@ -21,7 +19,7 @@
  * @context:	the user's
  * @op, @kept:	what is posted, without FI_TRIGGER; of what changes a counter only the type counts
  * @changed, @value: the counter that it changes, and by or to which value
- * @entry:	on one of the lists of trigger_list.h
+ * @entry:	on its counter's list, or that of those that are due
  */
 struct trigger_work {
 	const struct fi_deferred_work *deferred;
@@ -36,8 +34,6 @@ struct trigger_work {
 	uint64_t value;
 	TAILQ_ENTRY(trigger_work) entry;
 };
-
-TAILQ_HEAD(trigger_works, trigger_work);
 
 #define TRIGGER_NO_CNTR "a counter is missing, or not of its domain"
 
