@@ -87,40 +87,44 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_post(struct fid_xpu_ep *ep, const uint64_t *words
 	return fi_p2p_xpu_leave(scope, ret);
 }
 
-/** As fi_xpu_send() of fi_msg(3). @data: with FI_REMOTE_CQ_DATA in @flags */
-FI_P2P_XPU_FUNC int fi_p2p_xpu_send(struct fid_xpu_ep *ep, const void *buf, size_t len,
-				    void *desc, uint64_t data, void *dest_addr, void *context,
-				    uint64_t flags, int scope)
+/*
+ * Posts an operation that has no result. @at: where the remote memory is, or the tag; @with: its key, or the bits of the tag that
+ * do not count. @peer and @desc are raw
+ */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_post_plain(struct fid_xpu_ep *ep, uint64_t what, const void *buf,
+					  size_t len, const void *desc, const void *peer,
+					  uint64_t at, uint64_t with, void *context,
+					  uint64_t data, uint64_t flags, int scope)
 {
 	const uint64_t words[FI_P2P_XPU_WORDS] = {
 		(uintptr_t) buf,
 		len,
 		fi_p2p_xpu_raw(desc, 0),
-		fi_p2p_xpu_raw(dest_addr, FI_ADDR_UNSPEC),
-		0,
-		0,
+		fi_p2p_xpu_raw(peer, FI_ADDR_UNSPEC),
+		at,
+		with,
 		(uintptr_t) context,
 		data,
 	};
 
-	return fi_p2p_xpu_post(ep, words, FI_P2P_XPU_OP_SEND, flags, scope);
+	return fi_p2p_xpu_post(ep, words, what, flags, scope);
+}
+
+/** As fi_xpu_send() of fi_msg(3). @data: with FI_REMOTE_CQ_DATA in @flags */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_send(struct fid_xpu_ep *ep, const void *buf, size_t len,
+				    void *desc, uint64_t data, void *dest_addr, void *context,
+				    uint64_t flags, int scope)
+{
+	return fi_p2p_xpu_post_plain(ep, FI_P2P_XPU_OP_SEND, buf, len, desc, dest_addr, 0, 0,
+				     context, data, flags, scope);
 }
 
 /** As fi_xpu_recv() of fi_msg(3) */
 FI_P2P_XPU_FUNC int fi_p2p_xpu_recv(struct fid_xpu_ep *ep, void *buf, size_t len, void *desc,
 				    void *src_addr, void *context, uint64_t flags, int scope)
 {
-	const uint64_t words[FI_P2P_XPU_WORDS] = {
-		(uintptr_t) buf,
-		len,
-		fi_p2p_xpu_raw(desc, 0),
-		fi_p2p_xpu_raw(src_addr, FI_ADDR_UNSPEC),
-		0,
-		0,
-		(uintptr_t) context,
-	};
-
-	return fi_p2p_xpu_post(ep, words, FI_P2P_XPU_OP_RECV, flags, scope);
+	return fi_p2p_xpu_post_plain(ep, FI_P2P_XPU_OP_RECV, buf, len, desc, src_addr, 0, 0,
+				     context, 0, flags, scope);
 }
 
 /** As fi_xpu_tsend() of fi_tagged(3). @data: with FI_REMOTE_CQ_DATA in @flags */
@@ -128,18 +132,8 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_tsend(struct fid_xpu_ep *ep, const void *buf, siz
 				     void *desc, uint64_t data, void *dest_addr, uint64_t tag,
 				     void *context, uint64_t flags, int scope)
 {
-	const uint64_t words[FI_P2P_XPU_WORDS] = {
-		(uintptr_t) buf,
-		len,
-		fi_p2p_xpu_raw(desc, 0),
-		fi_p2p_xpu_raw(dest_addr, FI_ADDR_UNSPEC),
-		tag,
-		0,
-		(uintptr_t) context,
-		data,
-	};
-
-	return fi_p2p_xpu_post(ep, words, FI_P2P_XPU_OP_TSEND, flags, scope);
+	return fi_p2p_xpu_post_plain(ep, FI_P2P_XPU_OP_TSEND, buf, len, desc, dest_addr, tag, 0,
+				     context, data, flags, scope);
 }
 
 /** As fi_xpu_trecv() of fi_tagged(3) */
@@ -147,17 +141,8 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_trecv(struct fid_xpu_ep *ep, void *buf, size_t le
 				     void *src_addr, uint64_t tag, uint64_t ignore,
 				     void *context, uint64_t flags, int scope)
 {
-	const uint64_t words[FI_P2P_XPU_WORDS] = {
-		(uintptr_t) buf,
-		len,
-		fi_p2p_xpu_raw(desc, 0),
-		fi_p2p_xpu_raw(src_addr, FI_ADDR_UNSPEC),
-		tag,
-		ignore,
-		(uintptr_t) context,
-	};
-
-	return fi_p2p_xpu_post(ep, words, FI_P2P_XPU_OP_TRECV, flags, scope);
+	return fi_p2p_xpu_post_plain(ep, FI_P2P_XPU_OP_TRECV, buf, len, desc, src_addr, tag,
+				     ignore, context, 0, flags, scope);
 }
 
 /** As fi_xpu_write() of fi_rma(3). @data: with FI_REMOTE_CQ_DATA in @flags */
@@ -165,18 +150,8 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_write(struct fid_xpu_ep *ep, const void *buf, siz
 				     void *desc, uint64_t data, void *dest_addr, uint64_t addr,
 				     uint64_t key, void *context, uint64_t flags, int scope)
 {
-	const uint64_t words[FI_P2P_XPU_WORDS] = {
-		(uintptr_t) buf,
-		len,
-		fi_p2p_xpu_raw(desc, 0),
-		fi_p2p_xpu_raw(dest_addr, FI_ADDR_UNSPEC),
-		addr,
-		key,
-		(uintptr_t) context,
-		data,
-	};
-
-	return fi_p2p_xpu_post(ep, words, FI_P2P_XPU_OP_WRITE, flags, scope);
+	return fi_p2p_xpu_post_plain(ep, FI_P2P_XPU_OP_WRITE, buf, len, desc, dest_addr, addr,
+				     key, context, data, flags, scope);
 }
 
 /** fi_p2p_xpu_write() with FI_REMOTE_CQ_DATA */
@@ -194,17 +169,8 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_read(struct fid_xpu_ep *ep, void *buf, size_t len
 				    void *src_addr, uint64_t addr, uint64_t key, void *context,
 				    uint64_t flags, int scope)
 {
-	const uint64_t words[FI_P2P_XPU_WORDS] = {
-		(uintptr_t) buf,
-		len,
-		fi_p2p_xpu_raw(desc, 0),
-		fi_p2p_xpu_raw(src_addr, FI_ADDR_UNSPEC),
-		addr,
-		key,
-		(uintptr_t) context,
-	};
-
-	return fi_p2p_xpu_post(ep, words, FI_P2P_XPU_OP_READ, flags, scope);
+	return fi_p2p_xpu_post_plain(ep, FI_P2P_XPU_OP_READ, buf, len, desc, src_addr, addr,
+				     key, context, 0, flags, scope);
 }
 
 FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_atomic_what(int op, int datatype, int atomic)
@@ -222,19 +188,10 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_atomic(struct fid_xpu_ep *ep, const void *buf, si
 				      int datatype, int op, void *context, uint64_t flags,
 				      int scope)
 {
-	const uint64_t words[FI_P2P_XPU_WORDS] = {
-		(uintptr_t) buf,
-		count,
-		fi_p2p_xpu_raw(desc, 0),
-		fi_p2p_xpu_raw(dest_addr, FI_ADDR_UNSPEC),
-		addr,
-		key,
-		(uintptr_t) context,
-	};
-
-	return fi_p2p_xpu_post(ep, words,
-			       fi_p2p_xpu_atomic_what(FI_P2P_XPU_OP_ATOMIC, datatype, op),
-			       flags, scope);
+	return fi_p2p_xpu_post_plain(ep,
+				     fi_p2p_xpu_atomic_what(FI_P2P_XPU_OP_ATOMIC, datatype, op),
+				     buf, count, desc, dest_addr, addr, key, context, 0, flags,
+				     scope);
 }
 
 /** As fi_xpu_fetch_atomic() of fi_atomic(3) */
