@@ -23,7 +23,6 @@
 
 #define CHECK(expr, value) _Static_assert((expr) == (value), #expr);
 P2P_CUDA_ENUMS(CHECK)
-P2P_CUDA_CONSTANTS(CHECK)
 P2P_CUDA_SIZES(CHECK)
 #endif
 

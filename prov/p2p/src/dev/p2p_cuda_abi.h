@@ -18,43 +18,27 @@
 	X(CUDA_ERROR_OUT_OF_MEMORY, 2)                                                         \
 	X(CUDA_ERROR_NOT_INITIALIZED, 3)                                                       \
 	X(CUDA_ERROR_DEINITIALIZED, 4)                                                         \
-	X(CUDA_ERROR_STUB_LIBRARY, 34)                                                         \
 	X(CUDA_ERROR_NO_DEVICE, 100)                                                           \
 	X(CUDA_ERROR_INVALID_DEVICE, 101)                                                      \
-	X(CUDA_ERROR_INVALID_IMAGE, 200)                                                       \
 	X(CUDA_ERROR_INVALID_CONTEXT, 201)                                                     \
-	X(CUDA_ERROR_MAP_FAILED, 205)                                                          \
-	X(CUDA_ERROR_UNMAP_FAILED, 206)                                                        \
 	X(CUDA_ERROR_ALREADY_MAPPED, 208)                                                      \
 	X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209)                                                   \
-	X(CUDA_ERROR_ALREADY_ACQUIRED, 210)                                                    \
-	X(CUDA_ERROR_NOT_MAPPED, 211)                                                          \
-	X(CUDA_ERROR_ECC_UNCORRECTABLE, 214)                                                   \
-	X(CUDA_ERROR_UNSUPPORTED_LIMIT, 215)                                                   \
 	X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217)                                             \
 	X(CUDA_ERROR_INVALID_PTX, 218)                                                         \
-	X(CUDA_ERROR_INVALID_SOURCE, 300)                                                      \
-	X(CUDA_ERROR_FILE_NOT_FOUND, 301)                                                      \
 	X(CUDA_ERROR_OPERATING_SYSTEM, 304)                                                    \
 	X(CUDA_ERROR_INVALID_HANDLE, 400)                                                      \
 	X(CUDA_ERROR_ILLEGAL_STATE, 401)                                                       \
 	X(CUDA_ERROR_NOT_FOUND, 500)                                                           \
 	X(CUDA_ERROR_NOT_READY, 600)                                                           \
 	X(CUDA_ERROR_ILLEGAL_ADDRESS, 700)                                                     \
-	X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701)                                             \
-	X(CUDA_ERROR_LAUNCH_TIMEOUT, 702)                                                      \
 	X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704)                                         \
 	X(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, 705)                                             \
-	X(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, 708)                                              \
 	X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709)                                                \
-	X(CUDA_ERROR_TOO_MANY_PEERS, 711)                                                      \
 	X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712)                                      \
 	X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713)                                          \
 	X(CUDA_ERROR_LAUNCH_FAILED, 719)                                                       \
 	X(CUDA_ERROR_NOT_PERMITTED, 800)                                                       \
 	X(CUDA_ERROR_NOT_SUPPORTED, 801)                                                       \
-	X(CUDA_ERROR_SYSTEM_NOT_READY, 802)                                                    \
-	X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)                                              \
 	X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900)                                          \
 	X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901)                                          \
 	X(CUDA_ERROR_STREAM_CAPTURE_MERGE, 902)                                                \
@@ -95,9 +79,7 @@
 	X(CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 13)                                                  \
 	X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)                                        \
 	X(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 39)                              \
-	X(CU_DEVICE_ATTRIBUTE_INTEGRATED, 18)                                                  \
 	X(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 19)                                         \
-	X(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, 20)                                                \
 	X(CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 31)                                          \
 	X(CU_DEVICE_ATTRIBUTE_ECC_ENABLED, 32)                                                 \
 	X(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 33)                                                  \
@@ -111,14 +93,9 @@
 	X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                                    \
 	X(CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 78)                                 \
 	X(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 83)                                              \
-	X(CU_DEVICE_ATTRIBUTE_MULTI_GPU_BOARD, 84)                                             \
 	X(CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 88)                                      \
 	X(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 89)                                   \
 	X(CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM, 91)                     \
-	X(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_MEM_OPS_V1, 92)                                   \
-	X(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS_V1, 93)                            \
-	X(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR_V1, 94)                            \
-	X(CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES, 98)                                     \
 	X(CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED, 99)                                     \
 	X(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 102)                        \
 	X(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 103)                \
@@ -130,46 +107,13 @@
 	X(CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES, 119)                             \
 	X(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 122)                              \
 	X(CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 123)                              \
-	X(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 124)                                          \
-	X(CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 125)
+	X(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 124)
 
 #define P2P_CUDA_MEMORY_TYPES(X)                                                               \
 	X(CU_MEMORYTYPE_HOST, 1)                                                               \
 	X(CU_MEMORYTYPE_DEVICE, 2)                                                             \
 	X(CU_MEMORYTYPE_ARRAY, 3)                                                              \
 	X(CU_MEMORYTYPE_UNIFIED, 4)
-
-#define P2P_CUDA_CTX_FLAGS(X)                                                                  \
-	X(CU_CTX_SCHED_AUTO, 0)                                                                \
-	X(CU_CTX_SCHED_SPIN, 1)                                                                \
-	X(CU_CTX_SCHED_YIELD, 2)                                                               \
-	X(CU_CTX_SCHED_BLOCKING_SYNC, 4)                                                       \
-	X(CU_CTX_SCHED_MASK, 7)                                                                \
-	X(CU_CTX_MAP_HOST, 8)                                                                  \
-	X(CU_CTX_LMEM_RESIZE_TO_MAX, 16)                                                       \
-	X(CU_CTX_SYNC_MEMOPS, 128)                                                             \
-	X(CU_CTX_FLAGS_MASK, 255)
-
-#define P2P_CUDA_STREAM_FLAGS(X)                                                               \
-	X(CU_STREAM_DEFAULT, 0)                                                                \
-	X(CU_STREAM_NON_BLOCKING, 1)
-
-#define P2P_CUDA_EVENT_FLAGS(X)                                                                \
-	X(CU_EVENT_DEFAULT, 0)                                                                 \
-	X(CU_EVENT_BLOCKING_SYNC, 1)                                                           \
-	X(CU_EVENT_DISABLE_TIMING, 2)                                                          \
-	X(CU_EVENT_INTERPROCESS, 4)
-
-#define P2P_CUDA_WAIT_VALUE_FLAGS(X)                                                           \
-	X(CU_STREAM_WAIT_VALUE_GEQ, 0)                                                         \
-	X(CU_STREAM_WAIT_VALUE_EQ, 1)                                                          \
-	X(CU_STREAM_WAIT_VALUE_AND, 2)                                                         \
-	X(CU_STREAM_WAIT_VALUE_NOR, 3)                                                         \
-	X(CU_STREAM_WAIT_VALUE_FLUSH, 0x40000000)
-
-#define P2P_CUDA_WRITE_VALUE_FLAGS(X)                                                          \
-	X(CU_STREAM_WRITE_VALUE_DEFAULT, 0)                                                    \
-	X(CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER, 1)
 
 #define P2P_CUDA_MEM_OP_TYPES(X)                                                               \
 	X(CU_STREAM_MEM_OP_WAIT_VALUE_32, 1)                                                   \
@@ -179,40 +123,20 @@
 	X(CU_STREAM_MEM_OP_BARRIER, 6)                                                         \
 	X(CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES, 3)
 
-#define P2P_CUDA_IPC_MEM_FLAGS(X) X(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, 1)
-
-#define P2P_CUDA_ATTACH_FLAGS(X)                                                               \
-	X(CU_MEM_ATTACH_GLOBAL, 1)                                                             \
-	X(CU_MEM_ATTACH_HOST, 2)                                                               \
-	X(CU_MEM_ATTACH_SINGLE, 4)
-
 #define P2P_CUDA_RANGE_HANDLE_TYPES(X) X(CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 1)
 
-#define P2P_CUDA_RANGE_FLAGS(X) X(CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE, 1)
-
-#define P2P_CUDA_HANDLE_TYPES(X)                                                               \
-	X(CU_MEM_HANDLE_TYPE_NONE, 0)                                                          \
-	X(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1)                                         \
-	X(CU_MEM_HANDLE_TYPE_FABRIC, 8)
+#define P2P_CUDA_HANDLE_TYPES(X) X(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1)
 
 #define P2P_CUDA_ACCESS_FLAGS(X)                                                               \
 	X(CU_MEM_ACCESS_FLAGS_PROT_NONE, 0)                                                    \
 	X(CU_MEM_ACCESS_FLAGS_PROT_READ, 1)                                                    \
 	X(CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3)
 
-#define P2P_CUDA_LOCATION_TYPES(X)                                                             \
-	X(CU_MEM_LOCATION_TYPE_INVALID, 0)                                                     \
-	X(CU_MEM_LOCATION_TYPE_DEVICE, 1)                                                      \
-	X(CU_MEM_LOCATION_TYPE_HOST, 2)                                                        \
-	X(CU_MEM_LOCATION_TYPE_HOST_NUMA, 3)
+#define P2P_CUDA_LOCATION_TYPES(X) X(CU_MEM_LOCATION_TYPE_DEVICE, 1)
 
-#define P2P_CUDA_ALLOCATION_TYPES(X)                                                           \
-	X(CU_MEM_ALLOCATION_TYPE_INVALID, 0)                                                   \
-	X(CU_MEM_ALLOCATION_TYPE_PINNED, 1)
+#define P2P_CUDA_ALLOCATION_TYPES(X) X(CU_MEM_ALLOCATION_TYPE_PINNED, 1)
 
-#define P2P_CUDA_GRANULARITY_FLAGS(X)                                                          \
-	X(CU_MEM_ALLOC_GRANULARITY_MINIMUM, 0)                                                 \
-	X(CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, 1)
+#define P2P_CUDA_GRANULARITY_FLAGS(X) X(CU_MEM_ALLOC_GRANULARITY_MINIMUM, 0)
 
 #define P2P_CUDA_POOL_ATTRIBUTES(X)                                                            \
 	X(CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, 1)                                  \
@@ -230,32 +154,11 @@
 	X(CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL, 2)                                       \
 	X(CU_MEMCPY_SRC_ACCESS_ORDER_ANY, 3)
 
-#define P2P_CUDA_MEMCPY_FLAGS(X)                                                               \
-	X(CU_MEMCPY_FLAG_DEFAULT, 0)                                                           \
-	X(CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE, 1)
-
 #define P2P_CUDA_FLUSH_TARGETS(X) X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, 0)
 
 #define P2P_CUDA_FLUSH_SCOPES(X)                                                               \
 	X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER, 100)                                       \
 	X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES, 200)
-
-#define P2P_CUDA_FLUSH_OPTIONS(X)                                                              \
-	X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST, 1)                                      \
-	X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_MEMOPS, 2)
-
-#define P2P_CUDA_WRITES_ORDERINGS(X)                                                           \
-	X(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE, 0)                                          \
-	X(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER, 100)                                       \
-	X(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES, 200)
-
-#define P2P_CUDA_EVENT_RECORD_FLAGS(X)                                                         \
-	X(CU_EVENT_RECORD_DEFAULT, 0)                                                          \
-	X(CU_EVENT_RECORD_EXTERNAL, 1)
-
-#define P2P_CUDA_EVENT_WAIT_FLAGS(X)                                                           \
-	X(CU_EVENT_WAIT_DEFAULT, 0)                                                            \
-	X(CU_EVENT_WAIT_EXTERNAL, 1)
 
 #define P2P_CUDA_CAPTURE_STATUSES(X)                                                           \
 	X(CU_STREAM_CAPTURE_STATUS_NONE, 0)                                                    \
@@ -267,16 +170,6 @@
 	X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1)                                              \
 	X(CU_STREAM_CAPTURE_MODE_RELAXED, 2)
 
-#define P2P_CUDA_USER_OBJECT_FLAGS(X) X(CU_USER_OBJECT_NO_DESTRUCTOR_SYNC, 1)
-
-#define P2P_CUDA_USER_OBJECT_RETAIN_FLAGS(X) X(CU_GRAPH_USER_OBJECT_MOVE, 1)
-
-#define P2P_CUDA_GRAPH_INSTANTIATE_FLAGS(X)                                                    \
-	X(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH, 1)                                  \
-	X(CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD, 2)                                               \
-	X(CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH, 4)                                        \
-	X(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, 8)
-
 #define P2P_CUDA_LOADING_MODES(X)                                                              \
 	X(CU_MODULE_EAGER_LOADING, 1)                                                          \
 	X(CU_MODULE_LAZY_LOADING, 2)
@@ -286,46 +179,41 @@
 	X(CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND, 1)                                             \
 	X(CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT, 2)
 
-/* Every list of enumerators, for whoever wants to walk them all */
-#define P2P_CUDA_ENUMS(X)                                                                      \
-	P2P_CUDA_RESULTS(X)                                                                    \
-	P2P_CUDA_POINTER_ATTRIBUTES(X)                                                         \
-	P2P_CUDA_DEVICE_ATTRIBUTES(X)                                                          \
-	P2P_CUDA_MEMORY_TYPES(X)                                                               \
-	P2P_CUDA_CTX_FLAGS(X)                                                                  \
-	P2P_CUDA_STREAM_FLAGS(X)                                                               \
-	P2P_CUDA_EVENT_FLAGS(X)                                                                \
-	P2P_CUDA_WAIT_VALUE_FLAGS(X)                                                           \
-	P2P_CUDA_WRITE_VALUE_FLAGS(X)                                                          \
-	P2P_CUDA_MEM_OP_TYPES(X)                                                               \
-	P2P_CUDA_IPC_MEM_FLAGS(X)                                                              \
-	P2P_CUDA_ATTACH_FLAGS(X)                                                               \
-	P2P_CUDA_RANGE_HANDLE_TYPES(X)                                                         \
-	P2P_CUDA_RANGE_FLAGS(X)                                                                \
-	P2P_CUDA_HANDLE_TYPES(X)                                                               \
-	P2P_CUDA_ACCESS_FLAGS(X)                                                               \
-	P2P_CUDA_LOCATION_TYPES(X)                                                             \
-	P2P_CUDA_ALLOCATION_TYPES(X)                                                           \
-	P2P_CUDA_GRANULARITY_FLAGS(X)                                                          \
-	P2P_CUDA_POOL_ATTRIBUTES(X)                                                            \
-	P2P_CUDA_SRC_ACCESS_ORDERS(X)                                                          \
-	P2P_CUDA_MEMCPY_FLAGS(X)                                                               \
-	P2P_CUDA_FLUSH_TARGETS(X)                                                              \
-	P2P_CUDA_FLUSH_SCOPES(X)                                                               \
-	P2P_CUDA_FLUSH_OPTIONS(X)                                                              \
-	P2P_CUDA_WRITES_ORDERINGS(X)                                                           \
-	P2P_CUDA_EVENT_RECORD_FLAGS(X)                                                         \
-	P2P_CUDA_EVENT_WAIT_FLAGS(X)                                                           \
-	P2P_CUDA_CAPTURE_STATUSES(X)                                                           \
-	P2P_CUDA_CAPTURE_MODES(X)                                                              \
-	P2P_CUDA_USER_OBJECT_FLAGS(X)                                                          \
-	P2P_CUDA_USER_OBJECT_RETAIN_FLAGS(X)                                                   \
-	P2P_CUDA_GRAPH_INSTANTIATE_FLAGS(X)                                                    \
-	P2P_CUDA_LOADING_MODES(X)                                                              \
-	P2P_CUDA_PROC_ADDRESS_RESULTS(X)
-
-/* Preprocessor constants, so no enumerators */
-#define P2P_CUDA_CONSTANTS(X)                                                                  \
+/* Flags and other numbers, which calls take as integers. Some are no enumerators in cuda.h */
+#define P2P_CUDA_FLAGS(X)                                                                      \
+	X(CU_CTX_SCHED_SPIN, 1)                                                                \
+	X(CU_CTX_SCHED_YIELD, 2)                                                               \
+	X(CU_CTX_SCHED_MASK, 7)                                                                \
+	X(CU_CTX_MAP_HOST, 8)                                                                  \
+	X(CU_CTX_SYNC_MEMOPS, 128)                                                             \
+	X(CU_CTX_FLAGS_MASK, 255)                                                              \
+	X(CU_STREAM_DEFAULT, 0)                                                                \
+	X(CU_STREAM_NON_BLOCKING, 1)                                                           \
+	X(CU_EVENT_BLOCKING_SYNC, 1)                                                           \
+	X(CU_EVENT_DISABLE_TIMING, 2)                                                          \
+	X(CU_EVENT_INTERPROCESS, 4)                                                            \
+	X(CU_STREAM_WAIT_VALUE_GEQ, 0)                                                         \
+	X(CU_STREAM_WAIT_VALUE_EQ, 1)                                                          \
+	X(CU_STREAM_WAIT_VALUE_AND, 2)                                                         \
+	X(CU_STREAM_WAIT_VALUE_NOR, 3)                                                         \
+	X(CU_STREAM_WAIT_VALUE_FLUSH, 0x40000000)                                              \
+	X(CU_STREAM_WRITE_VALUE_DEFAULT, 0)                                                    \
+	X(CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER, 1)                                          \
+	X(CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, 1)                                               \
+	X(CU_MEM_ATTACH_GLOBAL, 1)                                                             \
+	X(CU_MEM_ATTACH_HOST, 2)                                                               \
+	X(CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE, 1)                                      \
+	X(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST, 1)                                      \
+	X(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE, 0)                                          \
+	X(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER, 100)                                       \
+	X(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_ALL_DEVICES, 200)                                 \
+	X(CU_EVENT_RECORD_EXTERNAL, 1)                                                         \
+	X(CU_EVENT_WAIT_EXTERNAL, 1)                                                           \
+	X(CU_USER_OBJECT_NO_DESTRUCTOR_SYNC, 1)                                                \
+	X(CU_GRAPH_USER_OBJECT_MOVE, 1)                                                        \
+	X(CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH, 1)                                  \
+	X(CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH, 4)                                        \
+	X(CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, 8)                                    \
 	X(CU_IPC_HANDLE_SIZE, 64)                                                              \
 	X(CU_MEMHOSTALLOC_PORTABLE, 1)                                                         \
 	X(CU_MEMHOSTALLOC_DEVICEMAP, 2)                                                        \
@@ -334,6 +222,29 @@
 	X(CU_MEMHOSTREGISTER_DEVICEMAP, 2)                                                     \
 	X(CU_MEMHOSTREGISTER_IOMEMORY, 4)                                                      \
 	X(CU_MEMHOSTREGISTER_READ_ONLY, 8)
+
+/* Every list of enumerators, for whoever wants to walk them all */
+#define P2P_CUDA_ENUMS(X)                                                                      \
+	P2P_CUDA_FLAGS(X)                                                                      \
+	P2P_CUDA_RESULTS(X)                                                                    \
+	P2P_CUDA_POINTER_ATTRIBUTES(X)                                                         \
+	P2P_CUDA_DEVICE_ATTRIBUTES(X)                                                          \
+	P2P_CUDA_MEMORY_TYPES(X)                                                               \
+	P2P_CUDA_MEM_OP_TYPES(X)                                                               \
+	P2P_CUDA_RANGE_HANDLE_TYPES(X)                                                         \
+	P2P_CUDA_HANDLE_TYPES(X)                                                               \
+	P2P_CUDA_ACCESS_FLAGS(X)                                                               \
+	P2P_CUDA_LOCATION_TYPES(X)                                                             \
+	P2P_CUDA_ALLOCATION_TYPES(X)                                                           \
+	P2P_CUDA_GRANULARITY_FLAGS(X)                                                          \
+	P2P_CUDA_POOL_ATTRIBUTES(X)                                                            \
+	P2P_CUDA_SRC_ACCESS_ORDERS(X)                                                          \
+	P2P_CUDA_FLUSH_TARGETS(X)                                                              \
+	P2P_CUDA_FLUSH_SCOPES(X)                                                               \
+	P2P_CUDA_CAPTURE_STATUSES(X)                                                           \
+	P2P_CUDA_CAPTURE_MODES(X)                                                              \
+	P2P_CUDA_LOADING_MODES(X)                                                              \
+	P2P_CUDA_PROC_ADDRESS_RESULTS(X)
 
 /* Sizes and offsets that compiled programs rely on */
 #define P2P_CUDA_SIZES(X)                                                                      \
@@ -373,14 +284,7 @@
 
 #define P2P_CUDA_ENUMERATOR(name, value) name = value,
 
-#define CU_IPC_HANDLE_SIZE 64
-#define CU_MEMHOSTALLOC_PORTABLE 1
-#define CU_MEMHOSTALLOC_DEVICEMAP 2
-#define CU_MEMHOSTALLOC_WRITECOMBINED 4
-#define CU_MEMHOSTREGISTER_PORTABLE 1
-#define CU_MEMHOSTREGISTER_DEVICEMAP 2
-#define CU_MEMHOSTREGISTER_IOMEMORY 4
-#define CU_MEMHOSTREGISTER_READ_ONLY 8
+enum { P2P_CUDA_FLAGS(P2P_CUDA_ENUMERATOR) };
 
 typedef enum cudaError_enum { P2P_CUDA_RESULTS(P2P_CUDA_ENUMERATOR) } CUresult;
 
@@ -394,35 +298,13 @@ typedef enum CUdevice_attribute_enum {
 
 typedef enum CUmemorytype_enum { P2P_CUDA_MEMORY_TYPES(P2P_CUDA_ENUMERATOR) } CUmemorytype;
 
-typedef enum CUctx_flags_enum { P2P_CUDA_CTX_FLAGS(P2P_CUDA_ENUMERATOR) } CUctx_flags;
-
-typedef enum CUstream_flags_enum { P2P_CUDA_STREAM_FLAGS(P2P_CUDA_ENUMERATOR) } CUstream_flags;
-
-typedef enum CUevent_flags_enum { P2P_CUDA_EVENT_FLAGS(P2P_CUDA_ENUMERATOR) } CUevent_flags;
-
-typedef enum CUstreamWaitValue_flags_enum {
-	P2P_CUDA_WAIT_VALUE_FLAGS(P2P_CUDA_ENUMERATOR)
-} CUstreamWaitValue_flags;
-
-typedef enum CUstreamWriteValue_flags_enum {
-	P2P_CUDA_WRITE_VALUE_FLAGS(P2P_CUDA_ENUMERATOR)
-} CUstreamWriteValue_flags;
-
 typedef enum CUstreamBatchMemOpType_enum {
 	P2P_CUDA_MEM_OP_TYPES(P2P_CUDA_ENUMERATOR)
 } CUstreamBatchMemOpType;
 
-typedef enum CUipcMem_flags_enum { P2P_CUDA_IPC_MEM_FLAGS(P2P_CUDA_ENUMERATOR) } CUipcMem_flags;
-
-typedef enum CUmemAttach_flags_enum {
-	P2P_CUDA_ATTACH_FLAGS(P2P_CUDA_ENUMERATOR)
-} CUmemAttach_flags;
-
 typedef enum CUmemRangeHandleType_enum {
 	P2P_CUDA_RANGE_HANDLE_TYPES(P2P_CUDA_ENUMERATOR)
 } CUmemRangeHandleType;
-
-typedef enum CUmemRangeFlags_enum { P2P_CUDA_RANGE_FLAGS(P2P_CUDA_ENUMERATOR) } CUmemRangeFlags;
 
 typedef enum CUmemAllocationHandleType_enum {
 	P2P_CUDA_HANDLE_TYPES(P2P_CUDA_ENUMERATOR)
@@ -452,8 +334,6 @@ typedef enum CUmemcpySrcAccessOrder_enum {
 	P2P_CUDA_SRC_ACCESS_ORDERS(P2P_CUDA_ENUMERATOR)
 } CUmemcpySrcAccessOrder;
 
-typedef enum CUmemcpyFlags_enum { P2P_CUDA_MEMCPY_FLAGS(P2P_CUDA_ENUMERATOR) } CUmemcpyFlags;
-
 typedef enum CUflushGPUDirectRDMAWritesTarget_enum {
 	P2P_CUDA_FLUSH_TARGETS(P2P_CUDA_ENUMERATOR)
 } CUflushGPUDirectRDMAWritesTarget;
@@ -462,25 +342,9 @@ typedef enum CUflushGPUDirectRDMAWritesScope_enum {
 	P2P_CUDA_FLUSH_SCOPES(P2P_CUDA_ENUMERATOR)
 } CUflushGPUDirectRDMAWritesScope;
 
-typedef enum CUflushGPUDirectRDMAWritesOptions_enum {
-	P2P_CUDA_FLUSH_OPTIONS(P2P_CUDA_ENUMERATOR)
-} CUflushGPUDirectRDMAWritesOptions;
-
-typedef enum CUGPUDirectRDMAWritesOrdering_enum {
-	P2P_CUDA_WRITES_ORDERINGS(P2P_CUDA_ENUMERATOR)
-} CUGPUDirectRDMAWritesOrdering;
-
 typedef enum CUdriverProcAddressQueryResult_enum {
 	P2P_CUDA_PROC_ADDRESS_RESULTS(P2P_CUDA_ENUMERATOR)
 } CUdriverProcAddressQueryResult;
-
-typedef enum CUevent_record_flags_enum {
-	P2P_CUDA_EVENT_RECORD_FLAGS(P2P_CUDA_ENUMERATOR)
-} CUevent_record_flags;
-
-typedef enum CUevent_wait_flags_enum {
-	P2P_CUDA_EVENT_WAIT_FLAGS(P2P_CUDA_ENUMERATOR)
-} CUevent_wait_flags;
 
 typedef enum CUstreamCaptureStatus_enum {
 	P2P_CUDA_CAPTURE_STATUSES(P2P_CUDA_ENUMERATOR)
@@ -489,18 +353,6 @@ typedef enum CUstreamCaptureStatus_enum {
 typedef enum CUstreamCaptureMode_enum {
 	P2P_CUDA_CAPTURE_MODES(P2P_CUDA_ENUMERATOR)
 } CUstreamCaptureMode;
-
-typedef enum CUuserObject_flags_enum {
-	P2P_CUDA_USER_OBJECT_FLAGS(P2P_CUDA_ENUMERATOR)
-} CUuserObject_flags;
-
-typedef enum CUuserObjectRetain_flags_enum {
-	P2P_CUDA_USER_OBJECT_RETAIN_FLAGS(P2P_CUDA_ENUMERATOR)
-} CUuserObjectRetain_flags;
-
-typedef enum CUgraphInstantiate_flags_enum {
-	P2P_CUDA_GRAPH_INSTANTIATE_FLAGS(P2P_CUDA_ENUMERATOR)
-} CUgraphInstantiate_flags;
 
 typedef enum CUmoduleLoadingMode_enum {
 	P2P_CUDA_LOADING_MODES(P2P_CUDA_ENUMERATOR)
@@ -645,7 +497,6 @@ typedef struct CUDA_MEMCPY2D_st {
 
 #define P2P_CUDA_ASSERT(expr, value) _Static_assert((expr) == (value), #expr);
 P2P_CUDA_SIZES(P2P_CUDA_ASSERT)
-P2P_CUDA_CONSTANTS(P2P_CUDA_ASSERT)
 #undef P2P_CUDA_ASSERT
 
 #endif /* P2P_CUDA_ABI_LISTS_ONLY */

@@ -18,7 +18,6 @@
 	X(HSA_STATUS_ERROR_INVALID_ARGUMENT, 0x1001)                                           \
 	X(HSA_STATUS_ERROR_INVALID_ALLOCATION, 0x1003)                                         \
 	X(HSA_STATUS_ERROR_INVALID_AGENT, 0x1004)                                              \
-	X(HSA_STATUS_ERROR_INVALID_SIGNAL, 0x1006)                                             \
 	X(HSA_STATUS_ERROR_OUT_OF_RESOURCES, 0x1008)                                           \
 	X(HSA_STATUS_ERROR_NOT_INITIALIZED, 0x100b)
 
@@ -41,9 +40,7 @@
 	X(HSA_SIGNAL_CONDITION_LT, 2)                                                          \
 	X(HSA_SIGNAL_CONDITION_GTE, 3)
 
-#define P2P_HSA_WAIT_STATES(X)                                                                 \
-	X(HSA_WAIT_STATE_BLOCKED, 0)                                                           \
-	X(HSA_WAIT_STATE_ACTIVE, 1)
+#define P2P_HSA_WAIT_STATES(X) X(HSA_WAIT_STATE_BLOCKED, 0)
 
 #define P2P_HSA_SIGNAL_ATTRIBUTES(X) X(HSA_AMD_SIGNAL_AMD_GPU_ONLY, 1)
 
