@@ -22,6 +22,16 @@ static const char adds[] = ENTRY REGISTERS
 	"END:\nsetp.eq.u32 %p1, %r3, 0;\nbar.red.or.pred %p1, 0, %p1;\n"
 	"@%p1 ret;\nst.global.u32 [%d0], %r0;\nret;\n}\n";
 
+/* 7 is what comes if a narrow number is as wide as its type, with its sign */
+static const char narrow[] = ENTRY REGISTERS
+	"ld.param.u64 %d0, [to];\nmov.u32 %r0, -1;\n"
+	"setp.eq.u32 %p0, %r0, -1;\nsetp.lt.s32 %p1, %r0, 0;\nand.pred %p0, %p0, %p1;\n"
+	"st.global.u8 [%d0], %r0;\nld.global.s8 %r1, [%d0];\n"
+	"setp.lt.s32 %p1, %r1, 0;\nand.pred %p0, %p0, %p1;\n"
+	"mul.wide.u32 %d1, %r1, 2;\nsetp.eq.u64 %p1, %d1, 8589934590;\n"
+	"and.pred %p0, %p0, %p1;\nselp.b32 %r2, 7, 8, %p0;\n"
+	"st.global.u32 [%d0], %r2;\nret;\n}\n";
+
 static CUcontext ctx;
 static CUstream stream;
 
@@ -73,6 +83,24 @@ static void test_runs(void **state)
 	fails(launch(function, 1, d, 0), CUDA_ERROR_INVALID_HANDLE);
 	fails(cuModuleGetFunction(&function, module, "f"), CUDA_ERROR_INVALID_HANDLE);
 	fails(cuModuleUnload(module), CUDA_ERROR_INVALID_HANDLE);
+	ok(cuMemFree_v2(d));
+}
+
+static void test_narrow(void **state)
+{
+	uint32_t word;
+	CUmodule module;
+	CUfunction function;
+	CUdeviceptr d;
+
+	ok(cuMemAlloc_v2(&d, sizeof(word)));
+	ok(cuModuleLoadData(&module, narrow));
+	ok(cuModuleGetFunction(&function, module, "f"));
+	ok(launch(function, 1, d, 0));
+	ok(cuMemcpyDtoHAsync_v2(&word, d, sizeof(word), stream));
+	ok(cuStreamSynchronize(stream));
+	assert_int_equal(word, 7);
+	ok(cuModuleUnload(module));
 	ok(cuMemFree_v2(d));
 }
 
@@ -200,9 +228,9 @@ int main(int argc, char **argv)
 		{NULL, NULL},
 	};
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_runs),        cmocka_unit_test(test_contexts),
-		cmocka_unit_test(test_bad_address), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_capture),
+		cmocka_unit_test(test_runs),     cmocka_unit_test(test_narrow),
+		cmocka_unit_test(test_contexts), cmocka_unit_test(test_bad_address),
+		cmocka_unit_test(test_refused),  cmocka_unit_test(test_capture),
 	};
 
 	if (argc == 2)

@@ -166,16 +166,6 @@ struct emu_launch {
 };
 
 /* What a kernel may touch: memory of the device in its context, what is mapped for the device, and pinned memory */
-struct emu_reach {
-	size_t count;
-	struct emu_reach_part {
-		uint64_t base;
-		size_t size;
-		char *rw;
-		bool read_only;
-	} parts[];
-};
-
 static bool emu_reaches(const struct CUctx_st *ctx, const struct emu_alloc *alloc)
 {
 	if (emu_alloc_is_host(alloc) || !alloc->ctx || alloc->kind == EMU_MANAGED)
@@ -183,62 +173,43 @@ static bool emu_reaches(const struct CUctx_st *ctx, const struct emu_alloc *allo
 	return alloc->ctx == ctx || (alloc->dev != ctx->dev && ctx->peers >> alloc->dev & 1);
 }
 
-static struct emu_reach *emu_reach_new(const struct CUctx_st *ctx)
+static struct ptx_part *emu_reach(const struct CUctx_st *ctx, size_t *count)
 {
-	struct emu_reach *reach;
+	struct ptx_part *parts;
 
 	pthread_mutex_lock(&emu.lock);
-	reach = malloc(sizeof(*reach) + emu.nallocs * sizeof(reach->parts[0]));
-	if (!reach)
+	/* one at least, which is of no bytes */
+	parts = calloc(emu.nallocs + 1, sizeof(*parts));
+	if (!parts)
 		emu_die("what a kernel reaches");
-	reach->count = 0;
+	*count = 0;
 	for (size_t i = 0; i < emu.nallocs; i++) {
 		const struct emu_alloc *alloc = emu.allocs[i];
 
 		if (!emu_reaches(ctx, alloc))
 			continue;
-		reach->parts[reach->count++] =
-			(struct emu_reach_part){alloc->base, alloc->size, alloc->rw,
-						emu_access(alloc, ctx->dev) ==
-							CU_MEM_ACCESS_FLAGS_PROT_READ};
+		parts[(*count)++] = (struct ptx_part){alloc->base, alloc->size, alloc->rw,
+						      emu_access(alloc, ctx->dev) ==
+							      CU_MEM_ACCESS_FLAGS_PROT_READ};
 	}
 	pthread_mutex_unlock(&emu.lock);
-	return reach;
-}
-
-static char *emu_reach(const void *memory, uint64_t address, size_t len, bool writes)
-{
-	const struct emu_reach *reach = memory;
-	size_t first = 0, end = reach->count;
-
-	/* the last one that begins no later; they are sorted */
-	while (end - first > 1) {
-		const size_t middle = (first + end) / 2;
-
-		if (reach->parts[middle].base <= address)
-			first = middle;
-		else
-			end = middle;
-	}
-	if (first == end || address < reach->parts[first].base ||
-	    address - reach->parts[first].base + len > reach->parts[first].size ||
-	    (writes && reach->parts[first].read_only))
-		return NULL;
-	return reach->parts[first].rw + (address - reach->parts[first].base);
+	return parts;
 }
 
 static bool emu_launch_run(const struct CUstream_st *stream, const void *args)
 {
 	const struct emu_launch *launch = args;
-	struct emu_reach *reach = emu_reach_new(stream->ctx);
-	const struct ptx_grid grid = {launch->entry,   launch->params, launch->blocks,
-				      launch->threads, emu_reach,      reach};
-	const bool fine = ptx_run(&grid);
+	struct ptx_grid grid = {launch->entry,   launch->params, launch->blocks,
+				launch->threads, NULL,           0};
+	struct ptx_part *parts = emu_reach(stream->ctx, &grid.parts);
+	bool fine;
 
+	grid.part = parts;
+	fine = ptx_run(&grid);
 	if (!fine)
 		fprintf(stderr, "cudaemu: the kernel %s touches what it may not\n",
 			launch->entry->name);
-	free(reach);
+	free(parts);
 	return fine;
 }
 

@@ -74,6 +74,11 @@ static const char *const ptx_specials[PTX_SPECIALS] = {
 	[PTX_NCTAID] = "%nctaid.x",
 };
 
+static uint64_t ptx_mask(unsigned int bits)
+{
+	return bits == 64 ? ~0ull : (1ull << bits) - 1;
+}
+
 static bool ptx_wrong(const struct ptx_reader *reader, const char *what)
 {
 	fprintf(stderr, "cudaemu: PTX, line %u: \"%s\": %s\n", reader->line, reader->token,
@@ -127,6 +132,12 @@ static bool ptx_name(struct ptx_reader *reader, char *name, size_t room)
 
 /* ---- operands ---- */
 
+/* @bits: 1 for a predicate, 0 for an immediate; @at: its place among a thread's values; @offset: of an address */
+struct ptx_operand {
+	unsigned int bits, at;
+	int64_t offset;
+};
+
 static bool ptx_register(const struct ptx_reader *reader, struct ptx_operand *operand)
 {
 	const size_t len = strcspn(reader->token, "0123456789");
@@ -137,8 +148,10 @@ static bool ptx_register(const struct ptx_reader *reader, struct ptx_operand *op
 		if (strlen(kind->name) != len || strncmp(kind->name, reader->token, len) ||
 		    number >= kind->count || !reader->token[len])
 			continue;
-		*operand =
-			(struct ptx_operand){PTX_REGISTER, kind->bits, kind->first + number, 0};
+		*operand = (struct ptx_operand){kind->bits,
+						PTX_REGISTER_AT + kind->first +
+							(unsigned int) number,
+						0};
 		return true;
 	}
 	return false;
@@ -149,27 +162,52 @@ static bool ptx_special(const struct ptx_reader *reader, struct ptx_operand *ope
 	for (unsigned int i = 0; i < PTX_SPECIALS; i++) {
 		if (strcmp(reader->token, ptx_specials[i]))
 			continue;
-		*operand = (struct ptx_operand){PTX_SPECIAL, 32, i, 0};
+		*operand = (struct ptx_operand){32, i, 0};
 		return true;
 	}
 	return false;
 }
 
+static bool ptx_param(const struct ptx_reader *reader, struct ptx_operand *operand)
+{
+	const struct ptx_entry *entry = reader->entry;
+
+	for (unsigned int i = 0; i < entry->params; i++) {
+		if (strcmp(reader->token, entry->param[i]))
+			continue;
+		*operand = (struct ptx_operand){8 * entry->width[i], PTX_PARAM_AT + i, 0};
+		return true;
+	}
+	return false;
+}
+
+/* A number is kept once, as wide as it is read: @bits */
+static bool ptx_immediate(const struct ptx_reader *reader, struct ptx_operand *operand,
+			  unsigned int bits)
+{
+	struct ptx_entry *entry = reader->entry;
+	char *end;
+	const uint64_t value = (uint64_t) strtoll(reader->token, &end, 0) & ptx_mask(bits);
+	unsigned int i = 0;
+
+	while (i < entry->immediates && entry->immediate[i] != value)
+		i++;
+	if (end == reader->token || *end || i == PTX_IMMEDIATES)
+		return false;
+	entry->immediate[i] = value;
+	if (i == entry->immediates)
+		entry->immediates++;
+	*operand = (struct ptx_operand){.at = PTX_IMMEDIATE_AT + i};
+	return true;
+}
+
 /* An address: [REGISTER], [REGISTER+NUMBER], or for a load of it [PARAMETER] */
 static bool ptx_address(struct ptx_reader *reader, struct ptx_operand *operand, bool param)
 {
-	struct ptx_entry *entry = reader->entry;
-
 	ptx_next(reader);
-	*operand = (struct ptx_operand){.kind = PTX_PARAM};
-	while (param && operand->value < entry->params &&
-	       strcmp(reader->token, entry->param[operand->value]))
-		operand->value++;
-	if (param ? operand->value == entry->params
+	if (param ? !ptx_param(reader, operand)
 		  : !ptx_register(reader, operand) || operand->bits != 64)
 		return ptx_wrong(reader, "is no address");
-	if (param)
-		operand->bits = 8 * entry->width[operand->value];
 	if (!strcmp(ptx_next(reader), "]"))
 		return true;
 	if (param || strcmp(reader->token, "+"))
@@ -178,17 +216,15 @@ static bool ptx_address(struct ptx_reader *reader, struct ptx_operand *operand, 
 	return ptx_expect(reader, "]");
 }
 
-static bool ptx_operand(struct ptx_reader *reader, struct ptx_operand *operand, bool param)
+/* @bits: how wide it has to be */
+static bool ptx_operand(struct ptx_reader *reader, struct ptx_operand *operand, bool param,
+			unsigned int bits)
 {
-	char *end;
-
 	if (!strcmp(ptx_next(reader), "["))
 		return ptx_address(reader, operand, param);
-	if (ptx_register(reader, operand) || ptx_special(reader, operand))
-		return true;
-	*operand = (struct ptx_operand){.kind = PTX_IMMEDIATE,
-					.value = (uint64_t) strtoll(reader->token, &end, 0)};
-	return (end != reader->token && !*end) || ptx_wrong(reader, "is no operand");
+	return ptx_register(reader, operand) || ptx_special(reader, operand) ||
+	       ptx_immediate(reader, operand, bits) ||
+	       ptx_wrong(reader, "is no operand, or there are too many numbers");
 }
 
 /* ---- instructions ---- */
@@ -243,15 +279,20 @@ static unsigned int ptx_width(const struct ptx_op *op, unsigned int i)
 static bool ptx_operands(struct ptx_reader *reader, struct ptx_op *op, unsigned int sources)
 {
 	for (unsigned int i = 0; i <= sources; i++) {
-		struct ptx_operand *operand = &op->operand[i];
+		const unsigned int bits = ptx_width(op, i);
+		struct ptx_operand operand;
 
 		if ((i && !ptx_expect(reader, ",")) ||
-		    !ptx_operand(reader, operand, op->code == PTX_LD_PARAM))
+		    !ptx_operand(reader, &operand, op->code == PTX_LD_PARAM, bits))
 			return false;
-		if (operand->kind == PTX_IMMEDIATE ? i == 0 : operand->bits != ptx_width(op, i))
+		if (operand.bits ? operand.bits != bits : i == 0)
 			return ptx_wrong(reader, "has not the instruction's width");
-		if (i == 0 && operand->kind != PTX_REGISTER)
+		if (i == 0 && operand.at < PTX_REGISTER_AT)
 			return ptx_wrong(reader, "cannot be written");
+		op->at[i] = operand.at;
+		op->offset += operand.offset;
+		if (i == 0)
+			op->mask = ptx_mask(bits);
 	}
 	return ptx_expect(reader, ";");
 }
@@ -279,7 +320,7 @@ static bool ptx_instruction(struct ptx_reader *reader)
 			ptx_next(reader);
 		if (!ptx_register(reader, &guard) || guard.bits != 1)
 			return ptx_wrong(reader, "is no predicate");
-		op->guard = (unsigned int) guard.value;
+		op->guard = guard.at;
 		ptx_next(reader);
 	}
 	if (!strcmp(reader->token, "ret"))

@@ -15,10 +15,12 @@
 #include <stdint.h>
 
 #define PTX_PARAMS 16
+#define PTX_IMMEDIATES 64
 
 /**
  * struct ptx_entry - a kernel of a module
  * @width:	of each parameter, in bytes
+ * @immediate:	each number of the text that an instruction reads
  * @registers:	of all kinds
  */
 struct ptx_entry {
@@ -26,7 +28,8 @@ struct ptx_entry {
 	char name[64];
 	unsigned int params, width[PTX_PARAMS];
 	char param[PTX_PARAMS][32];
-	unsigned int registers;
+	unsigned int immediates, registers;
+	uint64_t immediate[PTX_IMMEDIATES];
 	struct ptx_op *ops;
 	size_t count;
 };
@@ -34,20 +37,25 @@ struct ptx_entry {
 /* The entries of a text, or NULL if it is wrong: what is wrong about it is on stderr. They stay. */
 struct ptx_entry *ptx_parse(const char *text);
 
-/* Where @len bytes at an address of the device are here; NULL: a kernel may not touch them */
-typedef char *ptx_reach(const void *memory, uint64_t address, size_t len, bool writes);
+/* Memory of the device that a kernel may touch: its address there, and where it is here */
+struct ptx_part {
+	uint64_t base;
+	size_t size;
+	char *rw;
+	bool read_only;
+};
 
 /**
  * struct ptx_grid - a kernel that runs.
  * @params:	as many as the entry has, each in 64 bits
- * @memory:	what @reach gets
+ * @part:	all memory that it may touch, in the order of addresses
  */
 struct ptx_grid {
 	const struct ptx_entry *entry;
 	const uint64_t *params;
 	unsigned int blocks, threads;
-	ptx_reach *reach;
-	const void *memory;
+	const struct ptx_part *part;
+	size_t parts;
 };
 
 /* Runs all threads of a grid. False: one has touched what it may not, and the others have not run. */

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ptx.h"
+
 enum ptx_code {
 	PTX_LD_PARAM,
 	PTX_LD,
@@ -35,40 +37,32 @@ enum ptx_code {
 	PTX_RET,
 };
 
-enum ptx_kind {
-	PTX_REGISTER,
-	PTX_IMMEDIATE,
-	PTX_SPECIAL, /* enum ptx_special */
-	PTX_PARAM,   /* its number */
-};
-
 enum ptx_special { PTX_TID, PTX_NTID, PTX_CTAID, PTX_NCTAID, PTX_SPECIALS };
 
-/* @bits: 1 for a predicate */
-struct ptx_operand {
-	enum ptx_kind kind;
-	unsigned int bits;
-	uint64_t value; /* a register's number, or what it is */
-	int64_t offset; /* of an address */
-};
+/* The values that a thread has, from the first one on: the special registers, parameters, immediates, its own registers */
+#define PTX_PARAM_AT PTX_SPECIALS
+#define PTX_IMMEDIATE_AT (PTX_PARAM_AT + PTX_PARAMS)
+#define PTX_REGISTER_AT (PTX_IMMEDIATE_AT + PTX_IMMEDIATES)
 
 /**
  * struct ptx_op - an instruction
  * @type:	u, s, f, b, or p for predicates
  * @bits:	the type's width, 1 for a predicate
  * @guard:	the predicate that it depends on; @guarded, @negated: does it, and is that to be false?
- * @operand:	what it writes, then what it reads; a store's address comes first
+ * @at:		the values that it writes, then those that it reads; a store's address comes first
+ * @mask:	the bits that the register has that it writes
+ * @offset:	of an address
  * @label, @target: where a branch goes
  */
 struct ptx_op {
 	enum ptx_code code;
 	char type;
-	unsigned int bits;
 	bool guarded, negated;
-	unsigned int guard;
-	struct ptx_operand operand[4];
-	char label[32];
+	unsigned int bits, guard, at[4];
+	uint64_t mask;
+	int64_t offset;
 	size_t target;
+	char label[32];
 };
 
 #endif /* CUDAEMU_PTX_OP_H */

@@ -5,29 +5,17 @@
 
 #include <string.h>
 
-/* @any: of the predicates at the block's barrier, those of the threads so far */
+/*
+ * @values:	all that instructions name, at the places that they have for it
+ * @part:	where the instruction of that number has found its memory the last time
+ * @any:	of the predicates at the block's barrier, those of the threads so far
+ */
 struct ptx_thread {
 	const struct ptx_grid *grid;
-	uint64_t *registers;
-	uint32_t special[PTX_SPECIALS];
+	uint64_t *values;
+	const struct ptx_part **part;
 	bool any;
 };
-
-/* Inlined, as each instruction asks three times */
-static inline __attribute__((always_inline)) uint64_t
-ptx_value(const struct ptx_thread *thread, const struct ptx_operand *operand)
-{
-	switch (operand->kind) {
-	case PTX_REGISTER:
-		return thread->registers[operand->value];
-	case PTX_SPECIAL:
-		return thread->special[operand->value];
-	case PTX_PARAM:
-		return thread->grid->params[operand->value];
-	default:
-		return operand->value;
-	}
-}
 
 static float ptx_f32(uint64_t bits)
 {
@@ -63,34 +51,54 @@ static uint64_t ptx_of_f64(double value)
 	return bits;
 }
 
-/* What a narrower type makes of a register's bits */
-static uint64_t ptx_narrow(uint64_t value, char type, unsigned int bits)
+/* What a narrower type with a sign makes of a register's bits */
+static uint64_t ptx_signed(uint64_t value, unsigned int bits)
 {
-	if (bits == 64)
-		return value;
-	if (bits == 1)
-		return value & 1;
-	value &= (1ull << bits) - 1;
-	if (type == 's' && value >> (bits - 1))
-		value |= ~0ull << bits;
-	return value;
+	return (uint64_t) ((int64_t) (value << (64 - bits)) >> (64 - bits));
+}
+
+/* ---- memory ---- */
+
+static bool ptx_within(const struct ptx_part *part, uint64_t address, size_t len)
+{
+	return len <= part->size && address - part->base <= part->size - len;
+}
+
+/* The last part that begins no later than @address, if there is one */
+static const struct ptx_part *ptx_part_find(const struct ptx_grid *grid, uint64_t address)
+{
+	size_t first = 0, end = grid->parts;
+
+	while (end - first > 1) {
+		const size_t middle = (first + end) / 2;
+
+		if (grid->part[middle].base <= address)
+			first = middle;
+		else
+			end = middle;
+	}
+	return &grid->part[first];
 }
 
 /* An address that is no multiple of the width is an error on a GPU, too */
-static char *ptx_memory(const struct ptx_thread *thread, const struct ptx_op *op,
-			const struct ptx_operand *operand)
+static inline __attribute__((always_inline)) char *
+ptx_memory(const struct ptx_thread *thread, const struct ptx_op *op, uint64_t address)
 {
-	const uint64_t address = ptx_value(thread, operand) + (uint64_t) operand->offset;
+	const struct ptx_part **part = &thread->part[op - thread->grid->entry->ops];
+	const size_t len = op->bits / 8;
 
-	return address % (op->bits / 8) ? NULL
-					: thread->grid->reach(thread->grid->memory, address,
-							      op->bits / 8, op->code == PTX_ST);
+	if (!ptx_within(*part, address, len))
+		*part = ptx_part_find(thread->grid, address);
+	if (address % len || !ptx_within(*part, address, len) ||
+	    (op->code == PTX_ST && (*part)->read_only))
+		return NULL;
+	return (*part)->rw + (address - (*part)->base);
 }
 
 /* In one piece, as others may look */
-static bool ptx_load(struct ptx_thread *thread, const struct ptx_op *op)
+static bool ptx_load(const struct ptx_thread *thread, const struct ptx_op *op, uint64_t address)
 {
-	const void *at = ptx_memory(thread, op, &op->operand[1]);
+	const void *at = ptx_memory(thread, op, address);
 	uint64_t value;
 
 	if (!at)
@@ -99,15 +107,16 @@ static bool ptx_load(struct ptx_thread *thread, const struct ptx_op *op)
 		: op->bits == 16 ? __atomic_load_n((const uint16_t *) at, __ATOMIC_RELAXED)
 		: op->bits == 32 ? __atomic_load_n((const uint32_t *) at, __ATOMIC_RELAXED)
 				 : __atomic_load_n((const uint64_t *) at, __ATOMIC_RELAXED);
-	thread->registers[op->operand[0].value] =
-		ptx_narrow(ptx_narrow(value, op->type, op->bits), 'u', op->operand[0].bits);
+	if (op->type == 's')
+		value = ptx_signed(value, op->bits);
+	thread->values[op->at[0]] = value & op->mask;
 	return true;
 }
 
-static bool ptx_store(struct ptx_thread *thread, const struct ptx_op *op)
+static bool ptx_store(const struct ptx_thread *thread, const struct ptx_op *op,
+		      uint64_t address, uint64_t value)
 {
-	const uint64_t value = ptx_value(thread, &op->operand[1]);
-	void *at = ptx_memory(thread, op, &op->operand[0]);
+	void *at = ptx_memory(thread, op, address);
 
 	if (!at)
 		return false;
@@ -133,34 +142,6 @@ static uint64_t ptx_arithmetic_float(const struct ptx_op *op, uint64_t a, uint64
 	return ptx_of_f64(add ? ptx_f64(a) + ptx_f64(b) : ptx_f64(a) * ptx_f64(b));
 }
 
-static uint64_t ptx_arithmetic(const struct ptx_op *op, uint64_t a, uint64_t b, uint64_t c)
-{
-	if (op->type == 'f')
-		return ptx_arithmetic_float(op, a, b);
-	a = ptx_narrow(a, 'u', op->bits);
-	b = ptx_narrow(b, 'u', op->bits);
-	switch (op->code) {
-	case PTX_ADD:
-		return a + b;
-	case PTX_SUB:
-		return a - b;
-	case PTX_MAD:
-		return a * b + c;
-	case PTX_DIV:
-		return b ? a / b : ~0ull;
-	case PTX_REM:
-		return b ? a % b : a;
-	case PTX_AND:
-		return a & b;
-	case PTX_OR:
-		return a | b;
-	case PTX_XOR:
-		return a ^ b;
-	default:
-		return a * b;
-	}
-}
-
 #define PTX_COMPARE(a, b)                                                                      \
 	((code) == PTX_SETP_EQ   ? (a) == (b)                                                  \
 	 : (code) == PTX_SETP_NE ? (a) < (b) || (a) > (b)                                      \
@@ -176,33 +157,35 @@ static bool ptx_compare(enum ptx_code code, char type, unsigned int bits, uint64
 	if (type == 'f')
 		return bits == 32 ? PTX_COMPARE(ptx_f32(a), ptx_f32(b))
 				  : PTX_COMPARE(ptx_f64(a), ptx_f64(b));
-	a = ptx_narrow(a, type, bits);
-	b = ptx_narrow(b, type, bits);
-	return type == 's' ? PTX_COMPARE((int64_t) a, (int64_t) b) : PTX_COMPARE(a, b);
+	return type == 's' ? PTX_COMPARE((int64_t) ptx_signed(a, bits),
+					 (int64_t) ptx_signed(b, bits))
+			   : PTX_COMPARE(a, b);
 }
 
 /* ---- threads ---- */
 
-/* All but branches. What is written is as wide as its register. False: memory that it may not touch */
-static bool ptx_step(struct ptx_thread *thread, const struct ptx_op *op)
+/*
+ * All but branches. What is read is as wide as its register or its type, and what is written is made as wide. False: memory
+ * that it may not touch
+ */
+static inline __attribute__((always_inline)) bool ptx_step(struct ptx_thread *thread,
+							   const struct ptx_op *op)
 {
-	const struct ptx_operand *operand = op->operand;
-	const uint64_t a = ptx_value(thread, &operand[1]), b = ptx_value(thread, &operand[2]),
-		       c = ptx_value(thread, &operand[3]);
-	uint64_t result = 0;
+	uint64_t *values = thread->values, result = 0;
+	const uint64_t a = values[op->at[1]], b = values[op->at[2]], c = values[op->at[3]];
 
 	switch (op->code) {
 	case PTX_ST:
-		return ptx_store(thread, op);
+		return ptx_store(thread, op, values[op->at[0]] + (uint64_t) op->offset, a);
 	case PTX_LD:
-		return ptx_load(thread, op);
+		return ptx_load(thread, op, a + (uint64_t) op->offset);
 	case PTX_MEMBAR:
 		/* a fence, of a kind that the thread sanitizer knows */
 		__atomic_fetch_add(&result, 0, __ATOMIC_SEQ_CST);
 		return true;
 	case PTX_BAR:
 		/* the threads before would have had to wait for this one */
-		if (b && !thread->any && thread->special[PTX_TID])
+		if (b && !thread->any && values[PTX_TID])
 			return false;
 		result = thread->any |= b;
 		break;
@@ -210,39 +193,59 @@ static bool ptx_step(struct ptx_thread *thread, const struct ptx_op *op)
 	case PTX_MOV:
 		result = a;
 		break;
+	case PTX_ADD:
+		result = op->type == 'f' ? ptx_arithmetic_float(op, a, b) : a + b;
+		break;
+	case PTX_SUB:
+		result = a - b;
+		break;
+	case PTX_MUL:
+	case PTX_MUL_WIDE:
+		result = op->type == 'f' ? ptx_arithmetic_float(op, a, b) : a * b;
+		break;
+	case PTX_MAD:
+		result = a * b + c;
+		break;
+	case PTX_DIV:
+		result = b ? a / b : ~0ull;
+		break;
+	case PTX_REM:
+		result = b ? a % b : a;
+		break;
+	case PTX_AND:
+		result = a & b;
+		break;
+	case PTX_OR:
+		result = a | b;
+		break;
+	case PTX_XOR:
+		result = a ^ b;
+		break;
 	case PTX_SELP:
 		result = c ? a : b;
 		break;
-	case PTX_SETP_EQ:
-	case PTX_SETP_NE:
-	case PTX_SETP_LT:
-	case PTX_SETP_LE:
-	case PTX_SETP_GT:
-	case PTX_SETP_GE:
-		result = ptx_compare(op->code, op->type, op->bits, a, b);
-		break;
 	default:
-		result = ptx_arithmetic(op, a, b, c);
+		result = ptx_compare(op->code, op->type, op->bits, a, b);
 	}
-	thread->registers[operand[0].value] = ptx_narrow(result, 'u', operand[0].bits);
+	values[op->at[0]] = result & op->mask;
 	return true;
 }
 
 static bool ptx_thread_run(struct ptx_thread *thread)
 {
 	const struct ptx_entry *entry = thread->grid->entry;
-	size_t at = 0;
+	const struct ptx_op *op = entry->ops, *end = op + entry->count;
 
-	while (at < entry->count) {
-		const struct ptx_op *op = &entry->ops[at++];
+	while (op < end) {
+		const struct ptx_op *now = op++;
 
-		if (op->guarded && !thread->registers[op->guard] == !op->negated)
+		if (now->guarded && !thread->values[now->guard] == !now->negated)
 			continue;
-		if (op->code == PTX_RET)
+		if (now->code == PTX_RET)
 			return true;
-		if (op->code == PTX_BRA)
-			at = op->target;
-		else if (!ptx_step(thread, op))
+		if (now->code == PTX_BRA)
+			op = entry->ops + now->target;
+		else if (!ptx_step(thread, now))
 			return false;
 	}
 	return true;
@@ -250,18 +253,26 @@ static bool ptx_thread_run(struct ptx_thread *thread)
 
 bool ptx_run(const struct ptx_grid *grid)
 {
-	uint64_t registers[grid->entry->registers + 1];
-	struct ptx_thread thread = {.grid = grid, .registers = registers};
+	static const struct ptx_part nothing;
+	const struct ptx_entry *entry = grid->entry;
+	const size_t registers = entry->registers * sizeof(uint64_t);
+	const struct ptx_part *part[entry->count + 1];
+	uint64_t values[PTX_REGISTER_AT + entry->registers];
+	struct ptx_thread thread = {.grid = grid, .values = values, .part = part};
 
-	thread.special[PTX_NTID] = grid->threads;
-	thread.special[PTX_NCTAID] = grid->blocks;
+	for (size_t i = 0; i < entry->count; i++)
+		part[i] = &nothing;
+	values[PTX_NTID] = grid->threads;
+	values[PTX_NCTAID] = grid->blocks;
+	memcpy(&values[PTX_PARAM_AT], grid->params, entry->params * sizeof(*values));
+	memcpy(&values[PTX_IMMEDIATE_AT], entry->immediate, sizeof(entry->immediate));
 	for (unsigned int block = 0; block < grid->blocks; block++) {
 		thread.any = false;
 		for (unsigned int number = 0; number < grid->threads; number++) {
-			thread.special[PTX_TID] = number;
-			thread.special[PTX_CTAID] = block;
+			values[PTX_TID] = number;
+			values[PTX_CTAID] = block;
 			/* nobody may rely on what is in them */
-			memset(registers, 0xdb, sizeof(registers));
+			memset(&values[PTX_REGISTER_AT], 0xdb, registers);
 			if (!ptx_thread_run(&thread))
 				return false;
 		}
