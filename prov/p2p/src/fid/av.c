@@ -564,14 +564,7 @@ static int av_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 }
 
 static struct fid_class av_class = {
-	.ops =
-		{
-			.size = sizeof(struct fi_ops),
-			.close = av_close,
-			.bind = av_bind,
-			.control = fid_control,
-			.ops_open = fid_ops_open,
-		},
+	.ops = FID_OPS(.close = av_close, .bind = av_bind, .control = fid_control),
 	.core = offsetof(struct p2p_av, core),
 };
 

@@ -318,14 +318,7 @@ static int cntr_close(struct fid *fid)
 }
 
 static struct fid_class cntr_class = {
-	.ops =
-		{
-			.size = sizeof(struct fi_ops),
-			.close = cntr_close,
-			.bind = fid_no_bind,
-			.control = cntr_control,
-			.ops_open = fid_ops_open,
-		},
+	.ops = FID_OPS(.close = cntr_close, .bind = fid_no_bind, .control = cntr_control),
 	.core = offsetof(struct p2p_cntr, core),
 	.trywait = cntr_trywait,
 };

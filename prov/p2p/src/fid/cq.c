@@ -476,14 +476,7 @@ static int cq_close(struct fid *fid)
 }
 
 static struct fid_class cq_class = {
-	.ops =
-		{
-			.size = sizeof(struct fi_ops),
-			.close = cq_close,
-			.bind = fid_no_bind,
-			.control = cq_control,
-			.ops_open = fid_ops_open,
-		},
+	.ops = FID_OPS(.close = cq_close, .bind = fid_no_bind, .control = cq_control),
 	.core = offsetof(struct p2p_cq, xfer.core),
 	.trywait = cq_trywait,
 };

@@ -139,15 +139,8 @@ static int domain_xpu_ctx(struct fid_domain *domain, struct fi_xpu_attr *attr,
 }
 
 static struct fid_class domain_class = {
-	.ops =
-		{
-			.size = sizeof(struct fi_ops),
-			.close = domain_close,
-			.bind = domain_bind,
-			.control = domain_control,
-			.ops_open = fid_ops_open,
-			.ops_set = rbuf_ops_set,
-		},
+	.ops = FID_OPS(.close = domain_close, .bind = domain_bind, .control = domain_control,
+		       .ops_set = rbuf_ops_set),
 	.core = offsetof(struct p2p_domain, core),
 };
 

@@ -243,14 +243,7 @@ static int ep_close(struct fid *fid)
 }
 
 static struct fid_class ep_class = {
-	.ops =
-		{
-			.size = sizeof(struct fi_ops),
-			.close = ep_close,
-			.bind = ep_bind,
-			.control = ep_control,
-			.ops_open = fid_ops_open,
-		},
+	.ops = FID_OPS(.close = ep_close, .bind = ep_bind, .control = ep_control),
 	.core = offsetof(struct p2p_ep, xfer.core),
 	.own_ops = ep_stats_own_ops,
 };

@@ -108,14 +108,7 @@ static int eq_close(struct fid *fid)
 }
 
 static struct fid_class eq_class = {
-	.ops =
-		{
-			.size = sizeof(struct fi_ops),
-			.close = eq_close,
-			.bind = fid_no_bind,
-			.control = eq_control,
-			.ops_open = fid_ops_open,
-		},
+	.ops = FID_OPS(.close = eq_close, .bind = fid_no_bind, .control = eq_control),
 	.core = offsetof(struct p2p_eq, core),
 };
 

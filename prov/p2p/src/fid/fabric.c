@@ -33,14 +33,7 @@ static int fabric_close(struct fid *fid)
 }
 
 static struct fid_class fabric_class = {
-	.ops =
-		{
-			.size = sizeof(struct fi_ops),
-			.close = fabric_close,
-			.bind = fid_no_bind,
-			.control = fid_control,
-			.ops_open = fid_ops_open,
-		},
+	.ops = FID_OPS(.close = fabric_close, .bind = fid_no_bind, .control = fid_control),
 	.core = offsetof(struct p2p_fabric, core),
 };
 

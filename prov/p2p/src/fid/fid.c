@@ -166,6 +166,11 @@ int fid_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	return -FI_ENOSYS;
 }
 
+int fid_no_control(struct fid *fid, int command, void *arg)
+{
+	return -FI_ENOSYS;
+}
+
 int fid_close_core(struct fid *core)
 {
 	/* before the close: another object may have the address afterwards */

@@ -16,7 +16,7 @@
 
 /**
  * struct fid_class - what is the same for all objects of a kind.
- * @ops:	libfabric's table, to which struct fid.ops points; its ops_open is fid_ops_open()
+ * @ops:	libfabric's table, to which struct fid.ops points (FID_OPS)
  * @core:	offset of the object's pointer to the core provider's object; 0: it has none
  * @own_ops:	sets *@ops to a table of ours and returns true, if @name is one's; may be NULL
  * @trywait:	answers fi_trywait(); NULL: the core's object is asked
@@ -80,6 +80,13 @@ int fid_refuse_trigger(void);
 int fid_control(struct fid *fid, int command, void *arg);
 int fid_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
 int fid_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
+int fid_no_control(struct fid *fid, int command, void *arg);
+
+/* The table of a class: its own entries, and what tells that an object is ours */
+#define FID_OPS(...)                                                                           \
+	{                                                                                      \
+		.size = sizeof(struct fi_ops), .ops_open = fid_ops_open, __VA_ARGS__           \
+	}
 
 /* fi_close() of a core's object; and, if that went well, freeing of ours */
 int fid_close_core(struct fid *core);

@@ -137,14 +137,7 @@ static int mr_control(struct fid *fid, int command, void *arg)
 }
 
 static struct fid_class mr_class = {
-	.ops =
-		{
-			.size = sizeof(struct fi_ops),
-			.close = mr_close,
-			.bind = mr_bind,
-			.control = mr_control,
-			.ops_open = fid_ops_open,
-		},
+	.ops = FID_OPS(.close = mr_close, .bind = mr_bind, .control = mr_control),
 	.core = offsetof(struct p2p_mr, core),
 };
 

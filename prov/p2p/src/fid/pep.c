@@ -43,14 +43,7 @@ static int pep_close(struct fid *fid)
 }
 
 static struct fid_class pep_class = {
-	.ops =
-		{
-			.size = sizeof(struct fi_ops),
-			.close = pep_close,
-			.bind = pep_bind,
-			.control = fid_control,
-			.ops_open = fid_ops_open,
-		},
+	.ops = FID_OPS(.close = pep_close, .bind = pep_bind, .control = fid_control),
 	.core = offsetof(struct p2p_pep, core),
 };
 

@@ -145,20 +145,8 @@ static int pollset_close(struct fid *fid)
 	return 0;
 }
 
-static int pollset_no_control(struct fid *fid, int command, void *arg)
-{
-	return -FI_ENOSYS;
-}
-
 static struct fid_class pollset_class = {
-	.ops =
-		{
-			.size = sizeof(struct fi_ops),
-			.close = pollset_close,
-			.bind = fid_no_bind,
-			.control = pollset_no_control,
-			.ops_open = fid_ops_open,
-		},
+	.ops = FID_OPS(.close = pollset_close, .bind = fid_no_bind, .control = fid_no_control),
 };
 
 static struct fi_ops_poll pollset_ops = {

@@ -147,14 +147,8 @@ static int waitset_close(struct fid *fid)
 }
 
 static struct fid_class waitset_class = {
-	.ops =
-		{
-			.size = sizeof(struct fi_ops),
-			.close = waitset_close,
-			.bind = fid_no_bind,
-			.control = waitset_fid_control,
-			.ops_open = fid_ops_open,
-		},
+	.ops = FID_OPS(.close = waitset_close, .bind = fid_no_bind,
+		       .control = waitset_fid_control),
 	.core = offsetof(struct p2p_waitset, core),
 	.trywait = waitset_trywait,
 };

@@ -164,14 +164,8 @@ static int trigger_alias_control(struct fid *fid, int command, void *arg)
 }
 
 static struct fid_class trigger_alias_class = {
-	.ops =
-		{
-			.size = sizeof(struct fi_ops),
-			.close = trigger_alias_close,
-			.bind = fid_no_bind,
-			.control = trigger_alias_control,
-			.ops_open = fid_ops_open,
-		},
+	.ops = FID_OPS(.close = trigger_alias_close, .bind = fid_no_bind,
+		       .control = trigger_alias_control),
 	.core = offsetof(struct p2p_ep, xfer.core),
 };
 

@@ -170,20 +170,8 @@ static int xpu_ctx_close(struct fid *fid)
 	return 0;
 }
 
-static int xpu_ctx_control(struct fid *fid, int command, void *arg)
-{
-	return -FI_ENOSYS;
-}
-
 static struct fid_class xpu_ctx_class = {
-	.ops =
-		{
-			.size = sizeof(struct fi_ops),
-			.close = xpu_ctx_close,
-			.bind = fid_no_bind,
-			.control = xpu_ctx_control,
-			.ops_open = fid_ops_open,
-		},
+	.ops = FID_OPS(.close = xpu_ctx_close, .bind = fid_no_bind, .control = fid_no_control),
 };
 
 static int xpu_ctx_query(struct fid_xpu_ctx *ctx, struct fi_xpu_ctx_attr *attr)
