@@ -249,8 +249,8 @@ void test_waits_injected(void **state)
 		fake_peer(&scene.ep, FAKE_ALIVE)->facts = 0;
 		xfer_progress(&fake_xfer);
 		assert_int_equal(scene_state(&scene), XFER_CORE);
-		assert_memory_equal(scene.req->host, before, len);
-		assert_memory_not_equal(scene.req->host, after, len);
+		assert_memory_equal(scene.req->slot->addr, before, len);
+		assert_memory_not_equal(scene.req->slot->addr, after, len);
 		finish(1);
 	}
 }

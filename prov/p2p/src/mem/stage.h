@@ -118,6 +118,22 @@ struct stage_reserve {
 
 LIST_HEAD(stage_reserves, stage_reserve);
 
+/* A buffer, and its descriptor for the core provider */
+struct stage_place {
+	void *addr;
+	void *desc;
+};
+
+/* That of what has a slot, a reserve, or neither */
+static inline struct stage_place stage_place_of(const struct stage_slot *slot,
+						const struct stage_reserve *reserve)
+{
+	if (slot)
+		return (struct stage_place){slot->addr, slot->desc};
+	return (struct stage_place){reserve ? reserve->addr : NULL,
+				    reserve ? reserve->desc : NULL};
+}
+
 /**
  * struct stage_pool - the slots of one size.
  * @size:	the size of a slot [bytes]

@@ -76,18 +76,12 @@ static int eager_buffer_get(struct xfer_req *req)
 	if (req->slot) {
 		if (!req->recv && req->path.proto == PATH_SHORT && req->len <= WIRE_PLAIN_MAX)
 			req->ctx.ep->xfer->proto->starved = 0;
-		req->host = req->slot->addr;
-		req->host_desc = req->slot->desc;
 		return 0;
 	}
 	if (eager_waits(req))
 		return -FI_EAGAIN;
 	req->reserve = stage_reserve_get(stage, req->len);
-	if (!req->reserve)
-		return -FI_ENOMEM;
-	req->host = req->reserve->addr;
-	req->host_desc = req->reserve->desc;
-	return 0;
+	return req->reserve ? 0 : -FI_ENOMEM;
 }
 
 /*
@@ -109,7 +103,9 @@ static int eager_copy_next(struct xfer_req *req, enum copy_dir dir, size_t total
 
 	req->copy.done = done;
 	return xfer_copy_start(req->ctx.ep, &req->mem, dir, iov, count,
-			       (char *) req->host + req->copied, &req->copy);
+			       (char *) stage_place_of(req->slot, req->reserve).addr +
+				       req->copied,
+			       &req->copy);
 }
 
 /* ---- sending ---- */
@@ -166,7 +162,7 @@ int eager_keep(struct xfer_req *req)
 	ret = eager_buffer_get(req);
 	if (!ret)
 		ret = xfer_copy_now(req->ctx.ep->xfer, &req->mem, req->iov, req->count,
-				    req->host);
+				    stage_place_of(req->slot, req->reserve).addr);
 	if (ret)
 		xfer_req_unstage(req, req->len);
 	return ret;
@@ -242,33 +238,34 @@ static void eager_copied_in(struct copy *copy, int status)
 		xfer_req_end(req, req->comp.err);
 }
 
-/* Returns how many bytes are received in place: all of a slot or reserve, however short the receive */
-static size_t eager_place(const struct xfer_req *req)
-{
-	if (req->slot)
-		return stage_slot_size(&req->ctx.ep->xfer->stage, req->slot);
-	return req->reserve ? req->reserve->size : req->len;
-}
-
 /*
- * Returns the place for the end of a message that does not fit its receive's, so that the core takes all of
- * it. What is too long is cut here, where its length is known. A core may end the connection over it. NULL:
- * the core takes one place, or there is no memory
+ * Returns how many bytes are received in place: all of a slot or reserve, however short the receive. The end of a message
+ * that does not fit goes to @sink, so that the core takes all of it: a core may end the connection over what is too long. So
+ * it is cut here, where its length is known. @sink is NULL if the core takes one place, or there is no memory.
  */
-static const struct stage_reserve *eager_spill(const struct xfer_req *req)
+static size_t eager_place(const struct xfer_req *req, const struct stage_reserve **sink)
 {
 	struct xfer_ep *ep = req->ctx.ep;
-	const bool staged = req->slot || req->reserve;
+	size_t place;
 
-	return staged && ep->recv_iov_limit > 1 ? stage_sink(&ep->xfer->stage) : NULL;
+	*sink = NULL;
+	if (!req->slot && !req->reserve)
+		return req->len;
+	place = req->slot ? stage_slot_size(&ep->xfer->stage, req->slot) : req->reserve->size;
+	if (ep->recv_iov_limit > 1)
+		*sink = stage_sink(&ep->xfer->stage);
+	if (*sink && (*sink)->size <= place)
+		*sink = NULL;
+	return place;
 }
 
 /* So much is posted: all of the place, and the rest of what the sink has room for */
 static size_t eager_room(const struct xfer_req *req)
 {
-	const struct stage_reserve *sink = eager_spill(req);
+	const struct stage_reserve *sink;
+	const size_t place = eager_place(req, &sink);
 
-	return sink ? P2P_MAX(eager_place(req), sink->size) : eager_place(req);
+	return sink ? sink->size : place;
 }
 
 /*
@@ -392,12 +389,13 @@ static int eager_recv_prepare(struct xfer_req *req, void *const *desc)
 /* Sets the places that a receive is staged in, at most two, and returns their number */
 static size_t eager_recv_places(const struct xfer_req *req, struct iovec *iov, void **desc)
 {
-	const struct stage_reserve *sink = eager_spill(req);
-	const size_t place = eager_place(req);
+	const struct stage_place first = stage_place_of(req->slot, req->reserve);
+	const struct stage_reserve *sink;
+	const size_t place = eager_place(req, &sink);
 
-	iov[0] = (struct iovec){req->host, place};
-	desc[0] = req->host_desc;
-	if (!sink || sink->size <= place)
+	iov[0] = (struct iovec){first.addr, place};
+	desc[0] = first.desc;
+	if (!sink)
 		return 1;
 	iov[1] = (struct iovec){sink->addr, sink->size - place};
 	desc[1] = sink->desc;

@@ -264,7 +264,8 @@ static void rma_core_piece_done(struct xfer_ctx *ctx, const struct core_comp *co
 	struct rndv_piece *piece = (struct rndv_piece *) ctx;
 	int status = -abs(comp->err);
 
-	if (!status && !piece->req->transfer.status && piece->req->recv && piece->host) {
+	if (!status && !piece->req->transfer.status && piece->req->recv &&
+	    rndv_piece_host(piece)) {
 		status = rndv_piece_copy(piece, COPY_IN, rma_core_piece_copied_in);
 		if (!status)
 			return;
@@ -294,8 +295,8 @@ static void rma_core_piece_begin(struct rndv_piece *piece)
 	/* the flag means nothing to what is read */
 	if (!req->recv && req->op_flags & FI_INJECT) {
 		ret = xfer_copy_now(req->ctx.ep->xfer, &req->mem, piece->iov, piece->count,
-				    piece->host);
-	} else if (!req->recv && piece->host) {
+				    rndv_piece_host(piece));
+	} else if (!req->recv && rndv_piece_host(piece)) {
 		ret = rndv_piece_copy(piece, COPY_OUT, rma_core_piece_copied_out);
 		if (!ret)
 			return;
@@ -459,7 +460,7 @@ ssize_t rma_core_post(struct xfer_ep *ep, const struct p2p_op *op, const struct 
 /**
  * struct rma_core_amo - an atomic operation of the core's, on host copies of its arrays.
  * @out:	gives it to the core, when the operands are there
- * @op:		what the core is given, with @operand, @compare, @result, @remote
+ * @op:		what the core is given, with @operand, @compare, @result, @remote, and @desc of the first three
  * @copying:	copies from device memory under way; @status: the first error
  */
 struct rma_core_amo {
@@ -470,6 +471,7 @@ struct rma_core_amo {
 	struct fi_ioc compare;
 	struct fi_ioc result;
 	struct fi_rma_ioc remote[OP_RMA_MAX];
+	void *desc;
 	unsigned int copying;
 	int status;
 	struct rma_core_copy {
@@ -509,11 +511,12 @@ static void rma_core_atomic_done(struct xfer_ctx *ctx, const struct core_comp *c
 		xfer_req_move(req, XFER_COPYING);
 		req->copy.done = rma_core_result_copied;
 		err = -xfer_copy_start(req->ctx.ep, &req->mem, COPY_IN, req->iov, req->count,
-				       req->host, &req->copy);
+				       stage_place_of(req->slot, req->reserve).addr,
+				       &req->copy);
 		if (!err)
 			return;
 	} else if (!err && !req->reported) {
-		mem_scatter(req->iov, req->count, req->host);
+		mem_scatter(req->iov, req->count, stage_place_of(req->slot, req->reserve).addr);
 	}
 	xfer_req_end(req, err);
 }
@@ -566,17 +569,9 @@ static int rma_core_atomic_stage(struct xfer_req *req, const struct dev_mem *dev
 	if (device && len <= xfer->stage.pools[STAGE_PIECE].size)
 		req->slot = stage_slot_get(&xfer->stage, STAGE_PIECE_OUT, len,
 					   rndv_held(req, STAGE_PIECE_OUT));
-	if (req->slot) {
-		req->host = req->slot->addr;
-		req->host_desc = req->slot->desc;
-		return 0;
-	}
-	req->reserve = stage_reserve_get(&xfer->stage, len);
-	if (!req->reserve)
-		return -FI_ENOMEM;
-	req->host = req->reserve->addr;
-	req->host_desc = req->reserve->desc;
-	return 0;
+	if (!req->slot)
+		req->reserve = stage_reserve_get(&xfer->stage, len);
+	return req->slot || req->reserve ? 0 : -FI_ENOMEM;
 }
 
 /* What the core is given. Host copies of the arrays lie in a row: result, operand, compare values. */
@@ -584,7 +579,7 @@ static void rma_core_amo_init(struct rma_core_amo *amo, struct xfer_req *req,
 			      const struct p2p_op *op, size_t len)
 {
 	const size_t count = len / amo_size(op->atomic.datatype);
-	char *at = req->host;
+	char *at = stage_place_of(req->slot, req->reserve).addr;
 
 	xfer_out_init(&amo->out, req->ctx.ep, op->atomic.addr, 0, rma_core_atomic_done,
 		      xfer_ctx_free);
@@ -598,7 +593,8 @@ static void rma_core_amo_init(struct rma_core_amo *amo, struct xfer_req *req,
 	memcpy(amo->remote, op->atomic.rma_iov,
 	       op->atomic.rma_iov_count * sizeof *op->atomic.rma_iov);
 	amo->op = *op;
-	amo->op.atomic.desc = amo->op.compare.desc = amo->op.fetch.desc = &req->host_desc;
+	amo->op.atomic.desc = amo->op.compare.desc = amo->op.fetch.desc = &amo->desc;
+	amo->desc = stage_place_of(req->slot, req->reserve).desc;
 	amo->op.call = OP_FLAGGED;
 	amo->op.atomic.msg_iov = op->atomic.iov_count ? &amo->operand : NULL;
 	amo->op.atomic.iov_count = op->atomic.iov_count ? 1 : 0;

@@ -40,7 +40,6 @@ void rma_lent_take(struct xfer_req *req)
 		xfer_req_unstage(req, 0);
 		return;
 	}
-	req->host = req->slot->addr;
 	req->path.proto = PATH_LENT;
 }
 
@@ -82,12 +81,12 @@ int rma_lent_start(struct xfer_req *req)
 	xfer_assert_locked(req->ctx.ep->xfer);
 	req->transfer.send.wants_done = true;
 	if (!req->mem.ops) {
-		mem_gather(req->iov, req->count, req->host);
+		mem_gather(req->iov, req->count, req->slot->addr);
 		return rndv_send_unmarked(req);
 	}
 	req->copy.done = rma_lent_copied_out;
-	ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_OUT, req->iov, req->count, req->host,
-			      &req->copy);
+	ret = xfer_copy_start(req->ctx.ep, &req->mem, COPY_OUT, req->iov, req->count,
+			      req->slot->addr, &req->copy);
 	if (ret)
 		return ret;
 	xfer_set_busy(req);

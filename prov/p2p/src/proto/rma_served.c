@@ -500,10 +500,10 @@ static int rma_served_result_copy(struct xfer_req *req, const struct wire_msg *m
 	req->reserve = req->slot ? NULL : stage_reserve_get(stage, msg->payload_len);
 	if (!req->slot && !req->reserve)
 		return -FI_ENOMEM;
-	req->host = req->slot ? req->slot->addr : req->reserve->addr;
-	memcpy(req->host, msg->payload, msg->payload_len);
+	memcpy(stage_place_of(req->slot, req->reserve).addr, msg->payload, msg->payload_len);
 	req->copy.done = rma_served_result_copied;
-	ret = rndv_copy(req, COPY_IN, req->iov, req->count, req->host, &req->copy);
+	ret = rndv_copy(req, COPY_IN, req->iov, req->count,
+			stage_place_of(req->slot, req->reserve).addr, &req->copy);
 	if (!ret)
 		req->transfer.in_flight++;
 	return ret;

@@ -71,11 +71,10 @@ static ssize_t rndv_lent_start(struct xfer_req *req, const struct p2p_op *op)
 	/* what cannot be lent goes another way the next time */
 	if (!req->slot || stage_slot_lend(&ep->xfer->stage, req->slot, req->len))
 		return -FI_EAGAIN;
-	req->host = req->slot->addr;
 	rndv_send_init(req);
 	req->transfer.send.wants_done = true;
 	req->copy.done = rndv_lent_copied_out;
-	ret = xfer_copy_start(ep, &req->mem, COPY_OUT, req->iov, req->count, req->host,
+	ret = xfer_copy_start(ep, &req->mem, COPY_OUT, req->iov, req->count, req->slot->addr,
 			      &req->copy);
 	if (ret)
 		return ret;
@@ -117,7 +116,8 @@ static void rndv_lent_read_one(struct xfer_req *req, int status)
 	if (!status && req->mem.ops && req->state == XFER_MOVING) {
 		count = mem_iov_slice(req->iov, req->count, 0, req->transfer.wanted, iov);
 		req->copy.done = rndv_lent_copied_in;
-		status = rndv_copy(req, COPY_IN, iov, count, req->host, &req->copy);
+		status = rndv_copy(req, COPY_IN, iov, count,
+				   stage_place_of(req->slot, req->reserve).addr, &req->copy);
 		if (!status)
 			return;
 	}
@@ -142,17 +142,9 @@ static bool rndv_lent_stage(struct xfer_req *req)
 	req->slot = rndv_slot(req, STAGE_WHOLE_IN, req->transfer.wanted);
 	if (!req->slot)
 		req->slot = rndv_slot(req, STAGE_PIECE_IN, req->transfer.wanted);
-	if (req->slot) {
-		req->host = req->slot->addr;
-		req->host_desc = req->slot->desc;
-		return true;
-	}
-	req->reserve = rndv_spare(req, req->transfer.wanted);
-	if (!req->reserve)
-		return false;
-	req->host = req->reserve->addr;
-	req->host_desc = req->reserve->desc;
-	return true;
+	if (!req->slot)
+		req->reserve = rndv_spare(req, req->transfer.wanted);
+	return req->slot || req->reserve;
 }
 
 /* The places that a receive's bytes are read to */
@@ -160,7 +152,8 @@ static size_t rndv_lent_places(const struct xfer_req *req, struct iovec *iov)
 {
 	if (!req->mem.ops)
 		return mem_iov_slice(req->iov, req->count, 0, req->transfer.wanted, iov);
-	iov[0] = (struct iovec){req->host, req->transfer.wanted};
+	iov->iov_base = stage_place_of(req->slot, req->reserve).addr;
+	iov->iov_len = req->transfer.wanted;
 	return 1;
 }
 
@@ -210,7 +203,8 @@ static bool rndv_lent_gather(struct xfer_req *first, struct rndv_lent_read *read
 		if (op->rma.iov_count + places > ep->iov_limit || read->count == OP_RMA_MAX ||
 		    (len && len + req->transfer.wanted > RNDV_LENT_TOGETHER))
 			return false;
-		op->rma.desc[op->rma.iov_count] = req->mem.ops ? req->host_desc : NULL;
+		op->rma.desc[op->rma.iov_count] =
+			req->mem.ops ? stage_place_of(req->slot, req->reserve).desc : NULL;
 		op->rma.iov_count += places;
 		len += req->transfer.wanted;
 		from[read->count] = req->target[0];

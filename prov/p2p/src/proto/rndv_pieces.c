@@ -114,18 +114,10 @@ static bool rndv_piece_stage(struct rndv_piece *piece, enum stage_use use)
 	piece->slot = rndv_slot(req, use, piece->len);
 	if (!piece->slot && rndv_lanes_grow(req))
 		piece->slot = rndv_slot(req, use, piece->len);
-	if (piece->slot) {
-		piece->host = piece->slot->addr;
-		piece->host_desc = piece->slot->desc;
-		return true;
-	}
-	if (req->peer && (!req->transfer.in_flight || (!req->recv && req->transfer.send.anew)))
+	if (!piece->slot && req->peer &&
+	    (!req->transfer.in_flight || (!req->recv && req->transfer.send.anew)))
 		piece->reserve = rndv_spare(req, piece->len);
-	if (!piece->reserve)
-		return false;
-	piece->host = piece->reserve->addr;
-	piece->host_desc = piece->reserve->desc;
-	return true;
+	return rndv_piece_host(piece);
 }
 
 /* The request's next piece, with staging memory if it wants some; NULL: not now */
@@ -136,6 +128,7 @@ struct rndv_piece *rndv_piece_new(struct xfer_req *req, enum stage_use use,
 	struct xfer_ep *ep = req->ctx.ep;
 	uint64_t offset = req->transfer.next * req->transfer.chunk;
 	struct rndv_piece *piece = cell_get(&ep->xfer->cells);
+	struct stage_place place;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (!piece)
@@ -144,7 +137,6 @@ struct rndv_piece *rndv_piece_new(struct xfer_req *req, enum stage_use use,
 	piece->index = req->transfer.next;
 	piece->slot = NULL;
 	piece->reserve = NULL;
-	piece->host = NULL;
 	piece->ahead = NULL;
 	piece->copy.done = NULL;
 	piece->len = P2P_MIN(req->transfer.wanted - offset, req->transfer.chunk);
@@ -159,9 +151,10 @@ struct rndv_piece *rndv_piece_new(struct xfer_req *req, enum stage_use use,
 		      done, rndv_piece_drop);
 	piece->count = mem_iov_slice(req->iov, req->count, offset, piece->len, piece->iov);
 	memset(piece->out.desc, 0, sizeof piece->out.desc);
-	if (piece->host) {
-		piece->out.iov[0] = (struct iovec){piece->host, piece->len};
-		piece->out.desc[0] = piece->host_desc;
+	place = stage_place_of(piece->slot, piece->reserve);
+	if (place.addr) {
+		piece->out.iov[0] = (struct iovec){place.addr, piece->len};
+		piece->out.desc[0] = place.desc;
 		piece->out.count = 1;
 	} else {
 		memcpy(piece->out.iov, piece->iov, piece->count * sizeof *piece->iov);
@@ -208,7 +201,8 @@ int rndv_piece_copy(struct rndv_piece *piece, enum copy_dir dir,
 {
 	xfer_assert_locked(piece->req->ctx.ep->xfer);
 	piece->copy.done = done;
-	return rndv_copy(piece->req, dir, piece->iov, piece->count, piece->host, &piece->copy);
+	return rndv_copy(piece->req, dir, piece->iov, piece->count, rndv_piece_host(piece),
+			 &piece->copy);
 }
 
 bool rndv_copied(struct xfer_req *req)

@@ -12,8 +12,7 @@
  * @out:	what the core is given
  * @index:	its number in the message
  * @iov, @count, @len: its place in the user's buffer
- * @slot, @reserve: staging memory that it holds, one or none, at @host; none: it travels from or to
- *		its place
+ * @slot, @reserve: staging memory that it holds, one or none; none: it travels from or to its place
  * @ahead:	receiving: what counts its receive (struct xfer_peer.ahead), or NULL
  */
 struct rndv_piece {
@@ -22,14 +21,19 @@ struct rndv_piece {
 	uint64_t index;
 	struct stage_slot *slot;
 	struct stage_reserve *reserve;
-	void *host;
-	void *host_desc;
 	unsigned int *ahead;
 	struct copy copy;
 	size_t len;
 	size_t count;
 	struct iovec iov[P2P_IOV_MAX];
 };
+
+/* Where its staging memory is; NULL: it has none */
+static inline void *rndv_piece_host(const struct rndv_piece *piece)
+{
+	xfer_assert_locked(piece->req->ctx.ep->xfer);
+	return stage_place_of(piece->slot, piece->reserve).addr;
+}
 
 /* Tells whether every piece has begun. */
 static inline bool rndv_all_begun(const struct xfer_req *req)

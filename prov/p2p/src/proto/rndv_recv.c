@@ -236,7 +236,7 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 			 (size_t) piece->index, comp->len, piece->len);
 		status = -FI_EIO;
 	}
-	if (!status && req->state != XFER_ENDING && piece->host) {
+	if (!status && req->state != XFER_ENDING && rndv_piece_host(piece)) {
 		status = rndv_piece_copy(piece, COPY_IN, rndv_piece_copied_in);
 		if (!status)
 			return;

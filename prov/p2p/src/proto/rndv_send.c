@@ -210,7 +210,7 @@ static void rndv_announce_lent(struct xfer_req *req, struct wire_msg *msg)
 
 	msg->flags |= WIRE_LENT;
 	msg->lent_key = fi_mr_key(req->slot->lent);
-	msg->lent_addr = ep->xfer->stage.virt_addr ? (uintptr_t) req->host : 0;
+	msg->lent_addr = ep->xfer->stage.virt_addr ? (uintptr_t) req->slot->addr : 0;
 	ep->stats.lent++;
 }
 
@@ -326,7 +326,6 @@ void rndv_announce_failure(struct xfer_req *req, int status)
 		return;
 	/* nothing of it travels, is lent or offered; and none is announced that is short */
 	xfer_req_unstage(req, req->len);
-	req->host = req->host_desc = NULL;
 	req->len = P2P_MAX(req->len, WIRE_PLAIN_MAX + 1);
 	req->path.proto = PATH_LONG;
 	rndv_send_init(req);
@@ -492,7 +491,7 @@ void rndv_push(struct xfer_req *req)
 			break;
 		rndv_lanes_take(piece);
 		rndv_piece_begun(piece);
-		if (!piece->host) {
+		if (!rndv_piece_host(piece)) {
 			rndv_piece_send(piece);
 			continue;
 		}

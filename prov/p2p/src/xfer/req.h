@@ -144,7 +144,7 @@ struct xfer_transfer {
  * @busy:	it is counted in xfer.busy
  * @mem:	the allocation that the buffer lies in; ops NULL: host memory
  * @iov, @count, @len: the buffer
- * @slot, @reserve: staging memory that it holds, one or none, at @host; @copy: the copy under way
+ * @slot, @reserve: staging memory that it holds, one or none; @copy: the copy under way
  * @flush:	a peer's write is made durable
  * @comp:	what will be reported
  * @pin:	the buffer's descriptors, or NULL (pin.h)
@@ -156,7 +156,7 @@ struct xfer_transfer {
  * @entry:	on the list of its state
  * @out:	in ep.sendq: what the core is to send with it
  * @target, @targets: the remote memory that the core, or its owner, is to reach
- * @copied:	it travels whole: bytes copied so far between the buffer and @host
+ * @copied:	it travels whole: bytes copied so far between the buffer and staging memory
  * @transfer:	it travels in parts; xfer_transfer_init() makes it so
  */
 struct xfer_req {
@@ -188,8 +188,6 @@ struct xfer_req {
 	const struct ipc_export *export;
 	void *notice;
 	struct core_comp comp;
-	void *host;
-	void *host_desc;
 	TAILQ_ENTRY(xfer_req) entry; /* not zeroed, nor is what follows */
 	struct iovec iov[P2P_IOV_MAX];
 	union {

@@ -293,11 +293,12 @@ static bool xfer_sendq_waits(const struct xfer_req *req)
 /* Gives the core a request's message or marker, if it is its turn. */
 static ssize_t xfer_sendq_try(struct xfer_req *req)
 {
-	struct iovec iov = {req->host, req->state == XFER_MARKING ? 0 : req->len};
+	struct stage_place place = stage_place_of(req->slot, req->reserve);
+	struct iovec iov = {place.addr, req->state == XFER_MARKING ? 0 : req->len};
 	const struct p2p_op op = {
 		.type = req->done_flags & FI_TAGGED ? FI_OP_TSEND : FI_OP_SEND,
 		.msg.msg_iov = &iov,
-		.msg.desc = &req->host_desc,
+		.msg.desc = &place.desc,
 		.msg.iov_count = 1,
 		.msg.addr = req->addr,
 		.msg.tag = req->tag,
