@@ -11,41 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ft_test.h"
-#include "nccl_api.h"
+#include "gin_world.h"
 
-#define LARGEST (((size_t) 1 << 20) + 3)
-#define SLOT (LARGEST + FT_ROOM)
-#define OFFSET 64
-#define DEPTH 8
-#define ROUNDS 3
 #define WORDS 64
 #define CONTEXTS 3
-#define CROWD 1200
-
-/**
- * struct world - what a rank has.
- * @data:	under test: first a slot for what goes to each rank, then one for what comes from each
- * @words:	signals, of which each rank adds to its own
- * @expected:	what the word of each rank has to be
- * @v11, @rma:	one of the two interfaces, with @coll; and the contexts of the second one
- */
-struct world {
-	struct ft_proc *proc;
-	const struct nccl_net_v11 *net;
-	const struct nccl_gin_v11 *v11;
-	const struct nccl_rma_v14 *rma;
-	struct ft_buf data, words;
-	uint64_t expected[FT_MAX_RANKS];
-	void *coll, *ctx;
-	void *data_mr, *words_mr;
-};
 
 /* What was logged last */
 static char heard[256];
 
-static void say(int level, unsigned long flags, const char *file, int line, const char *format,
-		...)
+void gin_say(int level, unsigned long flags, const char *file, int line, const char *format,
+	     ...)
 {
 	va_list args;
 
@@ -54,27 +29,27 @@ static void say(int level, unsigned long flags, const char *file, int line, cons
 	va_end(args);
 }
 
-static int check(int ret, const char *call)
+int gin_check(int ret, const char *call)
 {
 	FT_CHECK(ret == NCCL_SUCCESS, "%s: result %d", call, ret);
 	return 0;
 }
 
-static size_t len_of(size_t i)
+size_t gin_len(size_t i)
 {
 	static const size_t sizes[] = {8, LARGEST, 1, 70001, 4096, 128 << 10};
 
 	return sizes[i % FT_COUNT(sizes)];
 }
 
-static struct ft_slot slot_of(const struct world *w, bool in, int rank, size_t len)
+struct ft_slot gin_slot(const struct world *w, bool in, int rank, size_t len)
 {
 	const size_t base = ((in ? (size_t) w->proc->ranks : 0) + (size_t) rank) * SLOT;
 
 	return (struct ft_slot){&w->data, base, SLOT, base + OFFSET, len};
 }
 
-static uint64_t key_of(size_t round, int from, int to)
+uint64_t gin_key(size_t round, int from, int to)
 {
 	return round * 1000 + (uint64_t) from * 10 + (uint64_t) to;
 }
@@ -85,7 +60,8 @@ static int progress(struct world *w)
 {
 	if (!w->coll)
 		return 0;
-	return check(w->rma ? w->rma->progress(w->ctx) : w->v11->progress(w->coll), "progress");
+	return gin_check(w->rma ? w->rma->progress(w->ctx) : w->v11->progress(w->coll),
+			 "progress");
 }
 
 /* All ranks meet, and go on meanwhile */
@@ -109,7 +85,7 @@ static int meet(struct world *w)
 }
 
 /* Each rank tells all others */
-static int exchange(struct world *w, char handles[][NCCL_HANDLE_MAX])
+int gin_exchange(struct world *w, char handles[][NCCL_HANDLE_MAX])
 {
 	const int me = w->proc->rank;
 
@@ -131,9 +107,9 @@ static int finish(struct world *w, void **reqs, size_t count)
 	for (size_t i = 0; i < count; i++) {
 		for (done = 0; !done;) {
 			FT_CHECK(ft_usec() < end, "request %zu of %zu does not end", i, count);
-			FT_TRY(check(w->rma ? w->rma->test(w->coll, reqs[i], &done)
-					    : w->v11->test(w->coll, reqs[i], &done),
-				     "test"));
+			FT_TRY(gin_check(w->rma ? w->rma->test(w->coll, reqs[i], &done)
+						: w->v11->test(w->coll, reqs[i], &done),
+					 "test"));
 		}
 	}
 	ft_progress_note();
@@ -158,181 +134,35 @@ static int wait_word(struct world *w, int rank)
 	return 0;
 }
 
-/* ---- messages ---- */
-
-struct way {
-	void *comm, *mr[2];
-};
-
-/* Messages around a ring, from host and device memory by turns */
-static int ring_round(struct world *w, struct way *out, struct way *in, size_t round)
-{
-	const int me = w->proc->rank, ranks = w->proc->ranks;
-	const int next = (me + 1) % ranks, before = (me + ranks - 1) % ranks;
-	const size_t len = len_of(round);
-	const struct ft_slot from = slot_of(w, false, next, len);
-	const struct ft_slot to = slot_of(w, true, before, LARGEST);
-	const double end = ft_usec() + (double) w->proc->opts.timeout * 1e6;
-	void *target = w->data.addr + to.off, *send = NULL, *recv = NULL;
-	size_t room = LARGEST;
-	int tag = 0, sent = 0, came = 0, size = -1;
-
-	FT_TRY(ft_slot_fill(&from, key_of(round, me, next)));
-	FT_TRY(ft_slot_arm(&to));
-	while (!sent || !came) {
-		FT_CHECK(ft_usec() < end, "a message of %zu bytes does not end", len);
-		if (!recv)
-			FT_TRY(check(w->net->irecv(in->comm, 1, &target, &room, &tag,
-						   &in->mr[0], NULL, &recv),
-				     "irecv"));
-		if (!send)
-			FT_TRY(check(w->net->isend(out->comm, w->data.addr + from.off, len, tag,
-						   out->mr[0], NULL, &send),
-				     "isend"));
-		if (send && !sent)
-			FT_TRY(check(w->net->test(send, &sent, NULL), "test of a send"));
-		if (recv && !came)
-			FT_TRY(check(w->net->test(recv, &came, &size), "test of a receive"));
-	}
-	FT_CHECK((size_t) size == len, "%d bytes have come, not %zu", size, len);
-	return ft_slot_check(&to, len, key_of(round, before, me), "a message");
-}
-
-/*
- * More messages than libfabric takes at once, and receives after them: what does not fit has no request, as NCCL has it, and
- * holds nothing up.
- */
-static int crowd(struct world *w, struct way *out, struct way *in)
-{
-	const int next = (w->proc->rank + 1) % w->proc->ranks;
-	const size_t len = (size_t) 32 << 10;
-	const double end = ft_usec() + (double) w->proc->opts.timeout * 1e6;
-	const struct ft_slot from = slot_of(w, false, next, len), to = slot_of(w, true, 0, len);
-	void *reqs[2 * CROWD] = {NULL}, *target = w->data.addr + to.off;
-	size_t room = len, begun = 0, ended = 0;
-	int tag = 0, done;
-
-	while (ended < FT_COUNT(reqs)) {
-		FT_CHECK(ft_usec() < end, "%zu messages have begun, %zu ended", begun, ended);
-		/* first what is sent, then what is received; each waits for a request */
-		for (size_t i = 0; i < FT_COUNT(reqs); i++) {
-			if (reqs[i])
-				continue;
-			if (i < CROWD)
-				FT_TRY(check(w->net->isend(out->comm, w->data.addr + from.off,
-							   len, tag, out->mr[0], NULL,
-							   &reqs[i]),
-					     "isend"));
-			else
-				FT_TRY(check(w->net->irecv(in->comm, 1, &target, &room, &tag,
-							   &in->mr[0], NULL, &reqs[i]),
-					     "irecv"));
-			begun += reqs[i] != NULL;
-		}
-		for (size_t i = 0; i < FT_COUNT(reqs); i++) {
-			if (!reqs[i] || reqs[i] == &tag)
-				continue;
-			FT_TRY(check(w->net->test(reqs[i], &done, NULL), "test"));
-			if (done)
-				reqs[i] = &tag;
-			ended += done != 0;
-		}
-	}
-	ft_progress_note();
-	return ft_meet_all(w->proc);
-}
-
-/*
- * NCCL aborts without waiting for what it receives: it deregisters that memory, and frees it. So a message that comes late is the
- * next receive's.
- */
-static int aborted(struct world *w, struct way *out, struct way *in)
-{
-	const int type = w->data.ops->iface == FI_HMEM_CUDA ? NCCL_CUDA : NCCL_HOST;
-	const struct ft_slot to = slot_of(w, true, w->proc->rank, LARGEST);
-	void *target = w->data.addr + to.off, *req = NULL;
-	size_t room = LARGEST;
-	int tag = 0;
-
-	while (!req)
-		FT_TRY(check(w->net->irecv(in->comm, 1, &target, &room, &tag, &in->mr[0], NULL,
-					   &req),
-			     "irecv"));
-	FT_TRY(check(w->net->dereg_mr(in->comm, in->mr[0]), "deregistering"));
-	FT_TRY(check(w->net->reg_mr(in->comm, w->data.addr, w->data.size, type, &in->mr[0]),
-		     "registering"));
-	FT_TRY(ft_meet_all(w->proc));
-	return ring_round(w, out, in, 0);
-}
-
-static int messages(struct world *w)
-{
-	char handles[FT_MAX_RANKS][NCCL_HANDLE_MAX];
-	const int me = w->proc->rank, next = (me + 1) % w->proc->ranks;
-	const int type = w->data.ops->iface == FI_HMEM_CUDA ? NCCL_CUDA : NCCL_HOST;
-	struct nccl_props_v11 props;
-	struct way out = {NULL}, in = {NULL};
-	void *ctx, *listens, *unused = NULL;
-	int devices = 0;
-
-	FT_TRY(check(w->net->init(&ctx, 1, NULL, say, NULL), "init of messages"));
-	FT_TRY(check(w->net->devices(&devices), "devices"));
-	FT_TRY(check(w->net->get_properties(0, &props), "properties"));
-	FT_CHECK(devices == 1 && props.device.memory == (NCCL_HOST | NCCL_CUDA),
-		 "one device for both");
-	FT_TRY(check(w->net->listen(ctx, 0, handles[me], &listens), "listen"));
-	FT_TRY(exchange(w, handles));
-	FT_TRY(check(w->net->connect(ctx, 0, handles[next], &out.comm, &unused), "connect"));
-	FT_TRY(check(w->net->accept(listens, &in.comm, &unused), "accept"));
-	FT_TRY(check(w->net->close_listen(listens), "close of a listener"));
-	FT_TRY(check(w->net->reg_mr(out.comm, w->data.addr, w->data.size, type, &out.mr[0]),
-		     "registering"));
-	FT_TRY(check(w->net->reg_mr(in.comm, w->data.addr, w->data.size, type, &in.mr[0]),
-		     "registering"));
-	for (size_t round = 0; round < 2 * ROUNDS; round++)
-		FT_TRY(ring_round(w, &out, &in, round));
-	FT_TRY(ft_meet_all(w->proc));
-	FT_TRY(crowd(w, &out, &in));
-	FT_TRY(aborted(w, &out, &in));
-	memset(handles[next], 1, NCCL_HANDLE_MAX);
-	FT_CHECK(w->net->connect(ctx, 0, handles[next], &unused, &unused) == NCCL_INVALID_USAGE,
-		 "a handle of somebody else's is taken");
-	FT_TRY(check(w->net->dereg_mr(out.comm, out.mr[0]), "deregistering"));
-	FT_TRY(check(w->net->dereg_mr(in.comm, in.mr[0]), "deregistering"));
-	FT_TRY(check(w->net->close_send(out.comm), "close"));
-	FT_TRY(check(w->net->close_recv(in.comm), "close"));
-	return check(w->net->finalize(ctx), "finalize");
-}
-
 /* ---- puts and signals ---- */
 
 /* One put, with a signal if @value is not 0 */
 static int put(struct world *w, int context, int to, size_t len, uint64_t value, bool strong,
 	       void **req)
 {
-	const struct ft_slot from = slot_of(w, false, to, len);
-	const uint64_t far = slot_of(w, true, w->proc->rank, len).off;
+	const struct ft_slot from = gin_slot(w, false, to, len);
+	const uint64_t far = gin_slot(w, true, w->proc->rank, len).off;
 	const uint64_t word = (uint64_t) w->proc->rank * sizeof(uint64_t);
 	const uint32_t rank = (uint32_t) to,
 		       op = value == 1 ? NCCL_SIGNAL_INC : NCCL_SIGNAL_ADD;
 
 	if (w->v11 && !value)
-		return check(w->v11->iput(w->coll, from.off, w->data_mr, len, far, w->data_mr,
-					  rank, req),
-			     "iput");
+		return gin_check(w->v11->iput(w->coll, from.off, w->data_mr, len, far,
+					      w->data_mr, rank, req),
+				 "iput");
 	if (w->v11)
-		return check(w->v11->iput_signal(w->coll, from.off, w->data_mr, len, far,
-						 w->data_mr, rank, word, w->words_mr, value, op,
-						 req),
-			     "iputSignal");
+		return gin_check(w->v11->iput_signal(w->coll, from.off, w->data_mr, len, far,
+						     w->data_mr, rank, word, w->words_mr, value,
+						     op, req),
+				 "iputSignal");
 	if (!value)
-		return check(w->rma->iput(w->ctx, context, from.off, w->data_mr, len, far,
-					  w->data_mr, rank, req),
-			     "iput");
-	return check(w->rma->iput_signal(w->ctx, context, from.off, w->data_mr, len, far,
-					 w->data_mr, rank, word, w->words_mr, value, op, strong,
-					 req),
-		     "iputSignal");
+		return gin_check(w->rma->iput(w->ctx, context, from.off, w->data_mr, len, far,
+					      w->data_mr, rank, req),
+				 "iput");
+	return gin_check(w->rma->iput_signal(w->ctx, context, from.off, w->data_mr, len, far,
+					     w->data_mr, rank, word, w->words_mr, value, op,
+					     strong, req),
+			 "iputSignal");
 }
 
 /*
@@ -342,16 +172,16 @@ static int put(struct world *w, int context, int to, size_t len, uint64_t value,
 static int all_to_all(struct world *w, size_t round, bool apart)
 {
 	const int me = w->proc->rank, ranks = w->proc->ranks;
-	const size_t len = len_of(round);
+	const size_t len = gin_len(round);
 	const uint64_t value = round % 2 ? 1 : 7 + round;
 	void *reqs[FT_MAX_RANKS * (DEPTH + 1)];
 	struct ft_slot slot;
 	size_t count = 0;
 
 	for (int i = 0; i < ranks; i++) {
-		slot = slot_of(w, false, i, len);
-		FT_TRY(ft_slot_fill(&slot, key_of(round, me, i)));
-		slot = slot_of(w, true, i, len);
+		slot = gin_slot(w, false, i, len);
+		FT_TRY(ft_slot_fill(&slot, gin_key(round, me, i)));
+		slot = gin_slot(w, true, i, len);
 		FT_TRY(ft_slot_arm(&slot));
 		w->expected[i] += value;
 	}
@@ -365,8 +195,8 @@ static int all_to_all(struct world *w, size_t round, bool apart)
 		FT_TRY(put(w, (int) round % CONTEXTS, i, 0, value, true, &reqs[count++]));
 	for (int i = 0; i < ranks; i++) {
 		FT_TRY(wait_word(w, i));
-		slot = slot_of(w, true, i, len);
-		FT_TRY(ft_slot_check(&slot, len, key_of(round, i, me), "what was put"));
+		slot = gin_slot(w, true, i, len);
+		FT_TRY(ft_slot_check(&slot, len, gin_key(round, i, me), "what was put"));
 	}
 	FT_TRY(finish(w, reqs, count));
 	return meet(w);
@@ -405,31 +235,32 @@ static int weak(struct world *w)
 {
 	const int me = w->proc->rank, next = (me + 1) % w->proc->ranks;
 	const int before = (me + w->proc->ranks - 1) % w->proc->ranks;
-	const size_t len = len_of(1);
-	struct ft_slot from = slot_of(w, false, next, len), to = slot_of(w, true, before, len);
+	const size_t len = gin_len(1);
+	struct ft_slot from = gin_slot(w, false, next, len),
+		       to = gin_slot(w, true, before, len);
 	void *reqs[2 * DEPTH + 1];
 	size_t count = 0;
 
-	FT_TRY(ft_slot_fill(&from, key_of(99, me, next)));
+	FT_TRY(ft_slot_fill(&from, gin_key(99, me, next)));
 	FT_TRY(ft_slot_arm(&to));
 	FT_TRY(meet(w));
 	for (int i = 0; i < DEPTH; i++)
 		FT_TRY(put(w, i % CONTEXTS, next, len, 3, false, &reqs[count++]));
 	w->expected[before] += 3 * DEPTH;
 	FT_TRY(wait_word(w, before));
-	FT_TRY(ft_slot_check(&to, len, key_of(99, before, me), "what was put"));
+	FT_TRY(ft_slot_check(&to, len, gin_key(99, before, me), "what was put"));
 	FT_TRY(finish(w, reqs, count));
 	FT_TRY(meet(w));
 	/* what the rank before has for me is read into what came from it */
 	FT_TRY(ft_slot_arm(&to));
-	from = slot_of(w, false, me, len);
-	FT_TRY(check(w->rma->iget(w->ctx, 1, from.off, w->data_mr, len, to.off, w->data_mr,
-				  (uint32_t) before, &reqs[0]),
-		     "iget"));
-	FT_TRY(check(w->rma->iflush(w->ctx, 1, w->data_mr, (uint32_t) before, &reqs[1]),
-		     "iflush"));
+	from = gin_slot(w, false, me, len);
+	FT_TRY(gin_check(w->rma->iget(w->ctx, 1, from.off, w->data_mr, len, to.off, w->data_mr,
+				      (uint32_t) before, &reqs[0]),
+			 "iget"));
+	FT_TRY(gin_check(w->rma->iflush(w->ctx, 1, w->data_mr, (uint32_t) before, &reqs[1]),
+			 "iflush"));
 	FT_TRY(finish(w, &reqs[1], 1));
-	FT_TRY(ft_slot_check(&to, len, key_of(99, before, me), "what was read"));
+	FT_TRY(ft_slot_check(&to, len, gin_key(99, before, me), "what was read"));
 	FT_TRY(finish(w, reqs, 1));
 	return meet(w);
 }
@@ -448,7 +279,7 @@ static int flush_amid(struct world *w)
 		if (i == DEPTH)
 			w->rma->iflush(w->ctx, 0, w->data_mr, (uint32_t) next, &flush);
 		if (i >= DEPTH && !done)
-			FT_TRY(check(w->rma->test(w->coll, flush, &done), "test"));
+			FT_TRY(gin_check(w->rma->test(w->coll, flush, &done), "test"));
 	}
 	FT_CHECK(done, "a flush waits for what is behind it");
 	w->expected[(next + 2 * ranks - 2) % ranks] += DEPTH * DEPTH;
@@ -460,9 +291,9 @@ static int register_one(struct world *w, void *addr, size_t size, int type, uint
 {
 	void *unused;
 
-	return check(w->rma ? w->rma->reg_mr(w->coll, addr, size, type, flags, mr)
-			    : w->v11->reg_mr(w->coll, addr, size, type, flags, mr, &unused),
-		     "registering");
+	return gin_check(w->rma ? w->rma->reg_mr(w->coll, addr, size, type, flags, mr)
+				: w->v11->reg_mr(w->coll, addr, size, type, flags, mr, &unused),
+			 "registering");
 }
 
 /* NCCL's thread puts values of kernels' from host memory of its own, and since 2.30 it has signals there, too */
@@ -472,29 +303,30 @@ static int values(struct world *w)
 	const int me = w->proc->rank, next = (me + 1) % w->proc->ranks;
 	const int before = (me + w->proc->ranks - 1) % w->proc->ranks;
 	const double end = ft_usec() + (double) w->proc->opts.timeout * 1e6;
-	const uint64_t far = slot_of(w, true, me, sizeof(got)).off;
+	const uint64_t far = gin_slot(w, true, me, sizeof(got)).off;
 	void *mr, *req;
 
 	FT_TRY(register_one(w, host, sizeof(host), NCCL_HOST, 0, &mr));
-	FT_TRY(check(w->rma ? w->rma->iput_signal(w->ctx, 0, 0, mr, sizeof(got), far,
-						  w->data_mr, (uint32_t) next, sizeof(got), mr,
-						  0, NCCL_SIGNAL_INC, true, &req)
-			    : w->v11->iput_signal(w->coll, 0, mr, sizeof(got), far, w->data_mr,
-						  (uint32_t) next, sizeof(got), mr, 0,
-						  NCCL_SIGNAL_INC, &req),
-		     "iputSignal of a value"));
+	FT_TRY(gin_check(w->rma ? w->rma->iput_signal(w->ctx, 0, 0, mr, sizeof(got), far,
+						      w->data_mr, (uint32_t) next, sizeof(got),
+						      mr, 0, NCCL_SIGNAL_INC, true, &req)
+				: w->v11->iput_signal(w->coll, 0, mr, sizeof(got), far,
+						      w->data_mr, (uint32_t) next, sizeof(got),
+						      mr, 0, NCCL_SIGNAL_INC, &req),
+			 "iputSignal of a value"));
 	while (!__atomic_load_n(&host[1], __ATOMIC_ACQUIRE)) {
 		FT_CHECK(ft_usec() < end, "a signal in host memory does not come");
 		FT_TRY(progress(w));
 	}
-	FT_TRY(w->data.ops->from(&got, w->data.addr + slot_of(w, true, before, sizeof(got)).off,
+	FT_TRY(w->data.ops->from(&got,
+				 w->data.addr + gin_slot(w, true, before, sizeof(got)).off,
 				 sizeof(got)));
 	FT_CHECK(got == (uint64_t) before + 40 && host[1] == 1, "value %llu, signal %llu",
 		 (unsigned long long) got, (unsigned long long) host[1]);
 	FT_TRY(finish(w, &req, 1));
 	FT_TRY(meet(w));
-	return check(w->rma ? w->rma->dereg_mr(w->coll, mr) : w->v11->dereg_mr(w->coll, mr),
-		     "deregistering");
+	return gin_check(w->rma ? w->rma->dereg_mr(w->coll, mr) : w->v11->dereg_mr(w->coll, mr),
+			 "deregistering");
 }
 
 /* Contexts that end while a put of theirs is under way, and others of the communicator go on */
@@ -504,9 +336,9 @@ static int left(struct world *w)
 	const int me = w->proc->rank, next = (me + 1) % w->proc->ranks;
 	void *ctx = w->ctx, *req;
 
-	FT_TRY(check(w->rma->create_context(w->coll, &config, &w->ctx), "more contexts"));
+	FT_TRY(gin_check(w->rma->create_context(w->coll, &config, &w->ctx), "more contexts"));
 	FT_TRY(put(w, 0, next, LARGEST, 0, true, &req));
-	FT_TRY(check(w->rma->destroy_context(w->ctx), "end of contexts"));
+	FT_TRY(gin_check(w->rma->destroy_context(w->ctx), "end of contexts"));
 	w->ctx = ctx;
 	FT_TRY(finish(w, &req, 1));
 	return meet(w);
@@ -519,19 +351,20 @@ static int connect_all(struct world *w, void *ctx)
 	void *all[FT_MAX_RANKS], *listens;
 	const int me = w->proc->rank, ranks = w->proc->ranks;
 
-	FT_TRY(check(w->rma ? w->rma->listen(ctx, 0, handles[me], &listens)
-			    : w->v11->listen(ctx, 0, handles[me], &listens),
-		     "listen"));
-	FT_TRY(exchange(w, handles));
+	FT_TRY(gin_check(w->rma ? w->rma->listen(ctx, 0, handles[me], &listens)
+				: w->v11->listen(ctx, 0, handles[me], &listens),
+			 "listen"));
+	FT_TRY(gin_exchange(w, handles));
 	for (int i = 0; i < ranks; i++)
 		all[i] = handles[i];
-	FT_TRY(check(w->rma ? w->rma->connect(ctx, all, ranks, me, listens, &w->coll)
-			    : w->v11->connect(ctx, all, ranks, me, listens, &w->coll),
-		     "connect"));
+	FT_TRY(gin_check(w->rma ? w->rma->connect(ctx, all, ranks, me, listens, &w->coll)
+				: w->v11->connect(ctx, all, ranks, me, listens, &w->coll),
+			 "connect"));
 	if (w->rma)
-		FT_TRY(check(w->rma->create_context(w->coll, &config, &w->ctx), "contexts"));
-	return check(w->rma ? w->rma->close_listen(listens) : w->v11->close_listen(listens),
-		     "close of a listener");
+		FT_TRY(gin_check(w->rma->create_context(w->coll, &config, &w->ctx),
+				 "contexts"));
+	return gin_check(w->rma ? w->rma->close_listen(listens) : w->v11->close_listen(listens),
+			 "close of a listener");
 }
 
 static int register_all(struct world *w)
@@ -552,29 +385,31 @@ static int close_all(struct world *w, void *ctx)
 	bool failed = false;
 
 	if (w->rma)
-		FT_TRY(check(w->rma->last_error(w->ctx, &failed), "last error"));
+		FT_TRY(gin_check(w->rma->last_error(w->ctx, &failed), "last error"));
 	else if (w->v11->last_error)
-		FT_TRY(check(w->v11->last_error(own, &failed), "last error"));
+		FT_TRY(gin_check(w->v11->last_error(own, &failed), "last error"));
 	FT_CHECK(!failed, "something has failed");
-	FT_TRY(check(w->rma ? w->rma->dereg_mr(w->coll, w->data_mr)
-			    : w->v11->dereg_mr(w->coll, w->data_mr),
-		     "deregistering"));
-	FT_TRY(check(w->rma ? w->rma->dereg_mr(w->coll, w->words_mr)
-			    : w->v11->dereg_mr(w->coll, w->words_mr),
-		     "deregistering"));
+	FT_TRY(gin_check(w->rma ? w->rma->dereg_mr(w->coll, w->data_mr)
+				: w->v11->dereg_mr(w->coll, w->data_mr),
+			 "deregistering"));
+	FT_TRY(gin_check(w->rma ? w->rma->dereg_mr(w->coll, w->words_mr)
+				: w->v11->dereg_mr(w->coll, w->words_mr),
+			 "deregistering"));
 	if (w->rma)
-		FT_TRY(check(w->rma->destroy_context(w->ctx), "end of contexts"));
-	FT_TRY(check(w->rma ? w->rma->close_coll(w->coll) : w->v11->close_coll(w->coll),
-		     "close"));
+		FT_TRY(gin_check(w->rma->destroy_context(w->ctx), "end of contexts"));
+	FT_TRY(gin_check(w->rma ? w->rma->close_coll(w->coll) : w->v11->close_coll(w->coll),
+			 "close"));
 	w->coll = w->ctx = NULL;
-	return check(w->rma ? w->rma->finalize(ctx) : w->v11->finalize(ctx), "finalize");
+	return gin_check(w->rma ? w->rma->finalize(ctx) : w->v11->finalize(ctx), "finalize");
 }
 
 static int puts_of(struct world *w)
 {
 	void *ctx;
 
-	FT_TRY(check(w->rma ? w->rma->init(&ctx, 1, say) : w->v11->init(&ctx, 1, say), "init"));
+	FT_TRY(gin_check(w->rma ? w->rma->init(&ctx, 1, gin_say)
+				: w->v11->init(&ctx, 1, gin_say),
+			 "init"));
 	FT_TRY(connect_all(w, ctx));
 	FT_TRY(register_all(w));
 	for (size_t round = 0; round < 2 * ROUNDS; round++)
@@ -602,12 +437,12 @@ static int broken(struct world *w)
 	int ret = NCCL_SUCCESS, done = 0;
 	uint64_t word = 0;
 
-	FT_TRY(check(w->v11->init(&ctx, 1, say), "init"));
+	FT_TRY(gin_check(w->v11->init(&ctx, 1, gin_say), "init"));
 	FT_TRY(connect_all(w, ctx));
 	FT_TRY(register_all(w));
 	FT_TRY(meet(w));
 	if (me)
-		FT_TRY(check(w->v11->dereg_mr(w->coll, w->data_mr), "deregistering"));
+		FT_TRY(gin_check(w->v11->dereg_mr(w->coll, w->data_mr), "deregistering"));
 	FT_TRY(meet(w));
 	if (!me) {
 		FT_TRY(put(w, 0, 1, LARGEST, 0, true, &req));
@@ -622,15 +457,15 @@ static int broken(struct world *w)
 			 "a signal behind a lost put: result %d, done %d", ret, done);
 		ret = w->v11->iput(w->coll, 0, w->data_mr, 8, 0, w->data_mr, 1, &req);
 		FT_CHECK(ret == NCCL_SYSTEM_ERROR, "a put after a lost one: result %d", ret);
-		FT_TRY(check(w->v11->dereg_mr(w->coll, w->data_mr), "deregistering"));
+		FT_TRY(gin_check(w->v11->dereg_mr(w->coll, w->data_mr), "deregistering"));
 	}
 	FT_TRY(meet(w));
 	FT_TRY(w->words.ops->from(&word, w->words.addr, sizeof(word)));
 	FT_CHECK(!word, "a signal tells of a put that was lost");
-	FT_TRY(check(w->v11->dereg_mr(w->coll, w->words_mr), "deregistering"));
-	FT_TRY(check(w->v11->close_coll(w->coll), "close"));
+	FT_TRY(gin_check(w->v11->dereg_mr(w->coll, w->words_mr), "deregistering"));
+	FT_TRY(gin_check(w->v11->close_coll(w->coll), "close"));
 	w->coll = NULL;
-	return check(w->v11->finalize(ctx), "finalize");
+	return gin_check(w->v11->finalize(ctx), "finalize");
 }
 
 /* ---- NCCL 2.30's own way to the interface before the last one ---- */
@@ -700,7 +535,7 @@ static int refuses(struct world *w, bool *no_puts)
 	hints.hints->caps |= FI_RMA | FI_ATOMIC;
 	*no_puts = !ft_offered(&hints);
 	FT_TRY(ft_close(&hints));
-	FT_CHECK(!*no_puts || w->v11->init(&ctx, 1, say) == NCCL_SYSTEM_ERROR,
+	FT_CHECK(!*no_puts || w->v11->init(&ctx, 1, gin_say) == NCCL_SYSTEM_ERROR,
 		 "puts without atomic operations");
 	return 0;
 }
@@ -714,16 +549,16 @@ static int no_provider(struct world *w)
 	void *ctx = NULL;
 
 	setenv("P2P_NCCL_PROVIDER", "none", 1);
-	FT_CHECK(w->net->init(&ctx, 1, NULL, say, NULL) == NCCL_SYSTEM_ERROR,
+	FT_CHECK(w->net->init(&ctx, 1, NULL, gin_say, NULL) == NCCL_SYSTEM_ERROR,
 		 "messages without a provider");
-	FT_TRY(check(w->net->finalize(ctx), "finalize after a failure"));
+	FT_TRY(gin_check(w->net->finalize(ctx), "finalize after a failure"));
 	unsetenv("P2P_NCCL_PROVIDER");
-	if (w->net->init(&ctx, 1, NULL, say, NULL) == NCCL_SUCCESS)
+	if (w->net->init(&ctx, 1, NULL, gin_say, NULL) == NCCL_SUCCESS)
 		FT_CHECK(strstr(heard, "ofi_rxm") ||
 				 (!strstr(heard, "over net") && !strstr(heard, "over tcp")),
 			 "by itself it says: %s", heard);
 	setenv("P2P_NCCL_PROVIDER", w->proc->opts.prov, 1);
-	return check(w->net->finalize(ctx), "finalize after a choice");
+	return gin_check(w->net->finalize(ctx), "finalize after a choice");
 }
 
 /* NCCL 2.28 calls init of puts for its first communicator alone, but finalizes all. The others' messages go on. */
@@ -732,12 +567,12 @@ static int many_ends(struct world *w)
 	struct nccl_props_v11 props;
 	void *net, *first;
 
-	FT_TRY(check(w->net->init(&net, 1, NULL, say, NULL), "init of messages"));
-	FT_TRY(check(w->v11->init(&first, 1, say), "init"));
-	FT_TRY(check(w->v11->finalize(first), "finalize of the first"));
-	FT_TRY(check(w->v11->finalize(NULL), "finalize of the second"));
-	FT_TRY(check(w->net->get_properties(0, &props), "properties of the third"));
-	return check(w->net->finalize(net), "finalize of messages");
+	FT_TRY(gin_check(w->net->init(&net, 1, NULL, gin_say, NULL), "init of messages"));
+	FT_TRY(gin_check(w->v11->init(&first, 1, gin_say), "init"));
+	FT_TRY(gin_check(w->v11->finalize(first), "finalize of the first"));
+	FT_TRY(gin_check(w->v11->finalize(NULL), "finalize of the second"));
+	FT_TRY(gin_check(w->net->get_properties(0, &props), "properties of the third"));
+	return gin_check(w->net->finalize(net), "finalize of messages");
 }
 
 static int puts_by_all(struct world *w, void *plugin)
@@ -779,7 +614,7 @@ static int run(struct ft_proc *proc)
 	FT_TRY(buffer(&w, &w.data, 2 * (size_t) proc->ranks * SLOT));
 	FT_TRY(buffer(&w, &w.words, WORDS * sizeof(uint64_t)));
 	FT_TRY(no_provider(&w));
-	FT_TRY(messages(&w));
+	FT_TRY(gin_messages(&w));
 	FT_TRY(puts_by_all(&w, plugin));
 	w.data.ops->release(w.data.addr);
 	w.words.ops->release(w.words.addr);
