@@ -227,10 +227,15 @@ int fabric_port_open(struct fabric_port *port)
 	return ret;
 }
 
+void fabric_port_shut(struct fabric_port *port)
+{
+	if (port->ep && !fi_close(&port->ep->fid))
+		port->ep = NULL;
+}
+
 void fabric_port_close(struct fabric_port *port)
 {
-	if (port->ep)
-		fi_close(&port->ep->fid);
+	fabric_port_shut(port);
 	if (port->av)
 		fi_close(&port->av->fid);
 	if (port->cq)
@@ -361,7 +366,7 @@ int fabric_mr_open(struct fabric_port *port, void *data, size_t size, int type,
 	if (!ret)
 		ret = fi_mr_regattr(fabric.domain, &attr, 0, &mr->mr);
 	if (!ret && mode & FI_MR_ENDPOINT) {
-		ret = fi_mr_bind(mr->mr, &port->ep->fid, 0);
+		ret = port->ep ? fi_mr_bind(mr->mr, &port->ep->fid, 0) : -FI_ESHUTDOWN;
 		if (!ret)
 			ret = fi_mr_enable(mr->mr);
 		if (ret)

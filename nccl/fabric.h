@@ -30,6 +30,7 @@ struct fabric_name {
 
 /**
  * struct fabric_port - an endpoint.
+ * @ep:		NULL since fabric_port_shut() [locked]
  * @stalled:	operations for which libfabric has no room now, in their order [locked]
  * @turns:	how often fabric_progress() was called [locked]
  */
@@ -99,6 +100,8 @@ int fabric_failed(int err, const char *what);
 
 int fabric_port_open(struct fabric_port *port);
 void fabric_port_close(struct fabric_port *port);
+/** fabric_port_shut() - closes the endpoint alone: what is under way may never end, and touches no memory any more [locked] */
+void fabric_port_shut(struct fabric_port *port);
 int fabric_port_name(struct fabric_port *port, struct fabric_name *name);
 int fabric_port_insert(struct fabric_port *port, const struct fabric_name *name,
 		       fi_addr_t *addr);

@@ -27,9 +27,20 @@ struct net_handle {
 
 _Static_assert(sizeof(struct net_handle) <= NCCL_HANDLE_MAX, "a handle is too long");
 
-/** struct net_comm - messages one way: those with @tag, at @port; to @peer, if it @sends */
+/**
+ * struct net - what init() returns: the endpoint of a communicator of NCCL's, and the messages under way.
+ * @opened:	@port is there, as NCCL has listened or connected. A communicator within a host does neither.
+ */
+struct net {
+	pthread_mutex_t lock;
+	bool opened;
+	struct fabric_port port;
+	LIST_HEAD(, net_req) reqs;
+};
+
+/** struct net_comm - messages one way: those with @tag, at @net; to @peer, if it @sends */
 struct net_comm {
-	struct fabric_port *port;
+	struct net *net;
 	bool sends;
 	uint32_t tag;
 	fi_addr_t peer;
@@ -46,67 +57,58 @@ struct net_req {
 	LIST_ENTRY(net_req) entry;
 };
 
-/* All communicators use one port: @users of it, and the messages under way */
-static struct {
-	pthread_mutex_t lock;
-	unsigned int users;
-	uint32_t tags;
-	struct fabric_port port;
-	LIST_HEAD(, net_req) reqs;
-} net = {.lock = PTHREAD_MUTEX_INITIALIZER};
+/* The last tag: none is used twice in a process, as some providers mix the messages of its endpoints */
+static uint32_t net_tags;
 
-static int net_open(void)
+static int net_port_open(struct net *net)
 {
 	int ret = 0;
 
-	pthread_mutex_lock(&net.lock);
-	if (!net.users) {
-		ret = fabric_open();
-		if (!ret) {
-			ret = fabric_port_open(&net.port);
-			if (ret)
-				fabric_close();
-		}
-	}
-	if (!ret)
-		net.users++;
-	pthread_mutex_unlock(&net.lock);
-	return ret;
-}
-
-static void net_close(void)
-{
-	struct net_req *req;
-
-	pthread_mutex_lock(&net.lock);
-	if (!--net.users) {
-		fabric_port_close(&net.port);
-		while ((req = LIST_FIRST(&net.reqs))) {
-			LIST_REMOVE(req, entry);
-			free(req);
-		}
-		fabric_close();
-	}
-	pthread_mutex_unlock(&net.lock);
+	pthread_mutex_lock(&net->lock);
+	if (!net->opened)
+		ret = fabric_port_open(&net->port);
+	net->opened = !ret;
+	pthread_mutex_unlock(&net->lock);
+	return fabric_failed(ret, "opening an endpoint");
 }
 
 /* ---- the device ---- */
 
 static int net_init(void **ctx, uint64_t comm, void *config, nccl_logger log, void *profiler)
 {
+	struct net *net = calloc(1, sizeof *net);
 	int ret;
 
 	fabric_logger(log);
-	ret = net_open();
-	*ctx = ret ? NULL : &net;
-	return fabric_failed(ret, "opening an endpoint");
+	ret = net ? fabric_open() : -FI_ENOMEM;
+	if (ret) {
+		free(net);
+		net = NULL;
+	} else {
+		pthread_mutex_init(&net->lock, NULL);
+		LIST_INIT(&net->reqs);
+	}
+	*ctx = net;
+	return fabric_failed(ret, "opening a domain");
 }
 
 /* NCCL 2.28 also calls it, with no context, when init() has failed */
 static int net_finalize(void *ctx)
 {
-	if (ctx)
-		net_close();
+	struct net *net = ctx;
+	struct net_req *req;
+
+	if (!net)
+		return NCCL_SUCCESS;
+	if (net->opened)
+		fabric_port_close(&net->port);
+	while ((req = LIST_FIRST(&net->reqs))) {
+		LIST_REMOVE(req, entry);
+		free(req);
+	}
+	pthread_mutex_destroy(&net->lock);
+	free(net);
+	fabric_close();
 	return NCCL_SUCCESS;
 }
 
@@ -132,13 +134,13 @@ static int net_properties(int dev, struct nccl_props_v11 *props)
 
 /* ---- communicators ---- */
 
-static int net_comm_new(bool sends, uint32_t tag, fi_addr_t peer, void **comm)
+static int net_comm_new(struct net *net, bool sends, uint32_t tag, fi_addr_t peer, void **comm)
 {
 	struct net_comm *made = malloc(sizeof *made);
 
 	if (!made)
 		return NCCL_SYSTEM_ERROR;
-	*made = (struct net_comm){&net.port, sends, tag, peer};
+	*made = (struct net_comm){net, sends, tag, peer};
 	*comm = made;
 	return NCCL_SUCCESS;
 }
@@ -146,21 +148,25 @@ static int net_comm_new(bool sends, uint32_t tag, fi_addr_t peer, void **comm)
 static int net_listen(void *ctx, int dev, void *handle, void **listen_comm)
 {
 	struct net_handle said = {.magic = NET_MAGIC};
-	int ret;
+	struct net *net = ctx;
+	int ret = net_port_open(net);
 
-	pthread_mutex_lock(&net.port.lock);
-	said.tag = ++net.tags;
-	ret = fabric_port_name(&net.port, &said.name);
-	pthread_mutex_unlock(&net.port.lock);
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&net->port.lock);
+	ret = net->port.ep ? fabric_port_name(&net->port, &said.name) : -FI_ESHUTDOWN;
+	pthread_mutex_unlock(&net->port.lock);
 	if (ret)
 		return fabric_failed(ret, "the name of an endpoint");
+	said.tag = __atomic_add_fetch(&net_tags, 1, __ATOMIC_RELAXED);
 	memcpy(handle, &said, sizeof said);
-	return net_comm_new(false, said.tag, FI_ADDR_UNSPEC, listen_comm);
+	return net_comm_new(net, false, said.tag, FI_ADDR_UNSPEC, listen_comm);
 }
 
 static int net_connect(void *ctx, int dev, void *handle, void **send_comm, void **dev_comm)
 {
 	struct net_handle said;
+	struct net *net = ctx;
 	fi_addr_t peer;
 	int ret;
 
@@ -169,19 +175,22 @@ static int net_connect(void *ctx, int dev, void *handle, void **send_comm, void 
 		fabric_warn("a peer's handle is not of this plugin. Load it on all ranks");
 		return NCCL_INVALID_USAGE;
 	}
-	pthread_mutex_lock(&net.port.lock);
-	ret = fabric_port_insert(&net.port, &said.name, &peer);
-	pthread_mutex_unlock(&net.port.lock);
+	ret = net_port_open(net);
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&net->port.lock);
+	ret = fabric_port_insert(&net->port, &said.name, &peer);
+	pthread_mutex_unlock(&net->port.lock);
 	if (ret)
 		return fabric_failed(ret, "a peer's name");
-	return net_comm_new(true, said.tag, peer, send_comm);
+	return net_comm_new(net, true, said.tag, peer, send_comm);
 }
 
 static int net_accept(void *listen_comm, void **recv_comm, void **dev_comm)
 {
 	const struct net_comm *listens = listen_comm;
 
-	return net_comm_new(false, listens->tag, FI_ADDR_UNSPEC, recv_comm);
+	return net_comm_new(listens->net, false, listens->tag, FI_ADDR_UNSPEC, recv_comm);
 }
 
 static int net_comm_close(void *comm)
@@ -196,7 +205,7 @@ static int net_reg_mr(void *comm, void *data, size_t size, int type, void **mr)
 {
 	const struct net_comm *of = comm;
 	struct fabric_mr *made = malloc(sizeof *made);
-	int ret = made ? fabric_mr_open(of->port, data, size, type, made) : -FI_ENOMEM;
+	int ret = made ? fabric_mr_open(&of->net->port, data, size, type, made) : -FI_ENOMEM;
 
 	if (ret) {
 		free(made);
@@ -213,17 +222,35 @@ static int net_reg_mr_dmabuf(void *comm, void *data, size_t size, int type, uint
 	return NCCL_INVALID_USAGE;
 }
 
-/* NCCL aborts without waiting for what it receives, and frees the memory next: nothing may be written there any more */
+static bool net_mr_busy(const struct net *net, const void *mr)
+{
+	const struct net_req *req;
+
+	LIST_FOREACH(req, &net->reqs, entry)
+		if (req->mr == mr && !req->ended)
+			return true;
+	return false;
+}
+
+/*
+ * NCCL aborts without waiting for its messages, and frees the memory next: nothing may be written there any more. libfabric
+ * cancels no receive whose message has begun to come, nor what is sent. Nothing but the end of the endpoint ends these.
+ */
 static int net_dereg_mr(void *comm, void *mr)
 {
+	struct net *net = ((struct net_comm *) comm)->net;
 	struct net_req *req;
 
-	pthread_mutex_lock(&net.port.lock);
-	LIST_FOREACH(req, &net.reqs, entry)
-		if (req->mr == mr && !req->ended)
-			fi_cancel(&net.port.ep->fid, &req->op.context);
-	fabric_progress(&net.port);
-	pthread_mutex_unlock(&net.port.lock);
+	pthread_mutex_lock(&net->port.lock);
+	if (net->port.ep && net_mr_busy(net, mr)) {
+		LIST_FOREACH(req, &net->reqs, entry)
+			if (req->mr == mr && !req->ended)
+				fi_cancel(&net->port.ep->fid, &req->op.context);
+		fabric_progress(&net->port);
+		if (net_mr_busy(net, mr))
+			fabric_port_shut(&net->port);
+	}
+	pthread_mutex_unlock(&net->port.lock);
 	fabric_mr_close(mr);
 	free(mr);
 	return NCCL_SUCCESS;
@@ -234,13 +261,15 @@ static int net_dereg_mr(void *comm, void *mr)
 static ssize_t net_req_begin(struct net_req *req)
 {
 	const struct net_comm *comm = req->comm;
+	struct fid_ep *ep = comm->net->port.ep;
 	void *desc = req->mr ? req->mr->desc : NULL;
 
-	if (comm->sends)
-		return fi_tsend(comm->port->ep, req->data, req->size, desc, comm->peer,
-				comm->tag, &req->op.context);
-	return fi_trecv(comm->port->ep, req->data, req->size, desc, comm->peer, comm->tag, 0,
-			&req->op.context);
+	if (!ep)
+		return -FI_ESHUTDOWN;
+	return comm->sends ? fi_tsend(ep, req->data, req->size, desc, comm->peer, comm->tag,
+				      &req->op.context)
+			   : fi_trecv(ep, req->data, req->size, desc, comm->peer, comm->tag, 0,
+				      &req->op.context);
 }
 
 static void net_req_done(struct fabric_op *op)
@@ -254,6 +283,7 @@ static void net_req_done(struct fabric_op *op)
  */
 static int net_req_post(struct net_comm *comm, void *data, size_t size, void *mr, void **made)
 {
+	struct fabric_port *port = &comm->net->port;
 	struct net_req *req = malloc(sizeof *req);
 	ssize_t ret;
 
@@ -266,13 +296,13 @@ static int net_req_post(struct net_comm *comm, void *data, size_t size, void *mr
 		.size = size,
 		.mr = mr,
 	};
-	pthread_mutex_lock(&comm->port->lock);
+	pthread_mutex_lock(&port->lock);
 	ret = net_req_begin(req);
 	if (!ret)
-		LIST_INSERT_HEAD(&net.reqs, req, entry);
+		LIST_INSERT_HEAD(&comm->net->reqs, req, entry);
 	else if (ret == -FI_EAGAIN)
-		fabric_progress(comm->port);
-	pthread_mutex_unlock(&comm->port->lock);
+		fabric_progress(port);
+	pthread_mutex_unlock(&port->lock);
 	*made = ret ? NULL : req;
 	if (!ret)
 		return NCCL_SUCCESS;
@@ -304,7 +334,8 @@ static int net_iflush(void *comm, int count, void **data, int *sizes, void **mrs
 static int net_test(void *request, int *done, int *sizes)
 {
 	struct net_req *req = request;
-	struct fabric_port *port = req->comm->port;
+	struct fabric_port *port = &req->comm->net->port;
+	bool shut;
 	int err;
 
 	pthread_mutex_lock(&port->lock);
@@ -313,9 +344,10 @@ static int net_test(void *request, int *done, int *sizes)
 	*done = req->ended;
 	if (*done)
 		LIST_REMOVE(req, entry);
+	shut = !port->ep;
 	pthread_mutex_unlock(&port->lock);
 	if (!*done)
-		return NCCL_SUCCESS;
+		return fabric_failed(shut ? FI_ESHUTDOWN : 0, "a message");
 	if (sizes)
 		sizes[0] = (int) (req->comm->sends ? req->size : req->op.len);
 	err = req->op.err;
