@@ -31,9 +31,12 @@ struct gin_key {
 	int32_t err;
 };
 
-/** struct gin_mr - a region of all ranks: @keys of each */
+/** struct gin_mr - a region of all ranks: @keys of each. @open: not closed yet [locked] */
 struct gin_mr {
 	struct fabric_mr mr;
+	struct gin_coll *coll;
+	bool open;
+	LIST_ENTRY(gin_mr) entry;
 	struct gin_key keys[];
 };
 
@@ -51,6 +54,7 @@ struct gin_req;
  * @strong:	after all bytes that are before it in @lane
  * @number:	in the order in which they were asked for: its own, or the least of @added
  * @begun:	its signal is under way
+ * @lost:	a region of it was closed before all had ended. What has not begun yet does not begin.
  * @added:	requests whose signals this one's has taken along
  * @reported:	it has ended
  * @looked:	the turn of its port when it was tested last
@@ -65,6 +69,7 @@ struct gin_req {
 	bool signals;
 	bool strong;
 	bool begun;
+	bool lost;
 	bool reported;
 	unsigned int number;
 	unsigned int looked;
@@ -130,6 +135,7 @@ struct gin_said {
  * @regions:	how many were registered, by which ranks know each other's messages
  * @keys, @said:	what ranks tell each other of a region: room that is there before any fails
  * @failed:	something has failed
+ * @mrs:	regions, also closed ones: when NCCL aborts, its thread may still name them [locked]
  */
 struct gin_coll {
 	struct gin_listener *listener;
@@ -142,6 +148,7 @@ struct gin_coll {
 	struct gin_said *said;
 	bool failed;
 	LIST_HEAD(, gin_ctx) ctxs;
+	LIST_HEAD(, gin_mr) mrs;
 	SLIST_HEAD(, gin_batch) batches;
 	STAILQ_HEAD(, gin_req) free;
 	fi_addr_t peers[];
@@ -239,6 +246,7 @@ int gin_connect(void *handles[], int nranks, int rank, void *listens, struct gin
 	coll->nranks = (uint32_t) nranks;
 	coll->rank = (uint32_t) rank;
 	LIST_INIT(&coll->ctxs);
+	LIST_INIT(&coll->mrs);
 	SLIST_INIT(&coll->batches);
 	STAILQ_INIT(&coll->free);
 	coll->listener->users++;
@@ -322,6 +330,8 @@ static ssize_t gin_signal_begin(struct fabric_op *op)
 		.context = &op->context,
 	};
 
+	if (req->lost)
+		return -FI_ECANCELED;
 	return fi_atomicmsg(req->coll->port->ep, &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION);
 }
 
@@ -443,6 +453,8 @@ static ssize_t gin_bytes_begin(struct fabric_op *op)
 	};
 	struct fid_ep *ep = req->coll->port->ep;
 
+	if (req->lost)
+		return -FI_ECANCELED;
 	return req->reads ? fi_readmsg(ep, &msg, FI_COMPLETION)
 			  : fi_writemsg(ep, &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION);
 }
@@ -455,34 +467,33 @@ static void gin_bytes_done(struct fabric_op *op)
 	gin_req_moved(req);
 }
 
-/* Is that in the region, here and at @rank? */
+/* Is that in the region, here or at @rank? [locked] */
 static bool gin_place_fits(const struct gin_place *place, size_t size, uint32_t rank, bool far)
 {
 	const uint64_t has = far ? place->mr->keys[rank].size : place->mr->mr.size;
 
-	return place->off <= has && size <= has - place->off;
+	return place->mr->open && place->off <= has && size <= has - place->off;
 }
 
 static int gin_move(struct gin_ctx *ctx, int context, const struct gin_req *asked,
 		    struct gin_req **made)
 {
 	struct gin_coll *coll = ctx->coll;
-	struct gin_req *req;
+	struct gin_req *req = NULL;
+	bool fits;
 
 	if (gin_failed(coll))
 		return NCCL_SYSTEM_ERROR;
 	if (context < 0 || context >= ctx->count || asked->rank >= coll->nranks)
 		return NCCL_INVALID_ARGUMENT;
-	if ((asked->moves && (!gin_place_fits(&asked->near, asked->size, asked->rank, false) ||
-			      !gin_place_fits(&asked->far, asked->size, asked->rank, true))) ||
-	    (asked->signals &&
-	     !gin_place_fits(&asked->word, sizeof asked->value, asked->rank, true))) {
-		fabric_warn("%zu bytes with rank %u are not in their regions", asked->size,
-			    asked->rank);
-		return NCCL_INVALID_ARGUMENT;
-	}
 	gin_lock(coll);
-	req = gin_req_new(ctx, context, asked);
+	fits = (!asked->moves ||
+		(gin_place_fits(&asked->near, asked->size, asked->rank, false) &&
+		 gin_place_fits(&asked->far, asked->size, asked->rank, true))) &&
+	       (!asked->signals ||
+		gin_place_fits(&asked->word, sizeof asked->value, asked->rank, true));
+	if (fits)
+		req = gin_req_new(ctx, context, asked);
 	if (req) {
 		req->op.begin = gin_bytes_begin;
 		req->op.done = gin_bytes_done;
@@ -493,7 +504,10 @@ static int gin_move(struct gin_ctx *ctx, int context, const struct gin_req *aske
 	}
 	gin_unlock(coll);
 	*made = req;
-	return req ? NCCL_SUCCESS : NCCL_SYSTEM_ERROR;
+	if (!fits)
+		fabric_warn("%zu bytes with rank %u are not in their regions", asked->size,
+			    asked->rank);
+	return !fits ? NCCL_INVALID_ARGUMENT : req ? NCCL_SUCCESS : NCCL_SYSTEM_ERROR;
 }
 
 int gin_put(struct gin_ctx *ctx, int context, struct gin_place from, size_t size,
@@ -584,7 +598,9 @@ int gin_ctx_open(struct gin_coll *coll, int count, struct gin_ctx **made)
 		TAILQ_INIT(&ctx->lanes[i].reqs);
 		TAILQ_INIT(&ctx->lanes[i].signals);
 	}
+	gin_lock(coll);
 	LIST_INSERT_HEAD(&coll->ctxs, ctx, entry);
+	gin_unlock(coll);
 	*made = ctx;
 	return NCCL_SUCCESS;
 }
@@ -592,18 +608,19 @@ int gin_ctx_open(struct gin_coll *coll, int count, struct gin_ctx **made)
 /* Lanes with requests under way stay until the communicator is closed. */
 void gin_ctx_close(struct gin_ctx *ctx)
 {
-	const size_t lanes = (size_t) ctx->count * ctx->coll->nranks;
+	struct gin_coll *coll = ctx->coll;
+	const size_t lanes = (size_t) ctx->count * coll->nranks;
 	size_t empty = 0;
 
-	gin_lock(ctx->coll);
+	gin_lock(coll);
 	while (empty < lanes && TAILQ_EMPTY(&ctx->lanes[empty].reqs) &&
 	       TAILQ_EMPTY(&ctx->lanes[empty].signals))
 		empty++;
-	gin_unlock(ctx->coll);
-	if (empty < lanes)
-		return;
-	LIST_REMOVE(ctx, entry);
-	free(ctx);
+	if (empty == lanes)
+		LIST_REMOVE(ctx, entry);
+	gin_unlock(coll);
+	if (empty == lanes)
+		free(ctx);
 }
 
 struct gin_coll *gin_ctx_coll(const struct gin_ctx *ctx)
@@ -615,12 +632,15 @@ int gin_coll_close(struct gin_coll *coll)
 {
 	struct gin_batch *batch;
 	struct gin_ctx *ctx;
+	struct gin_mr *mr;
 
 	while ((ctx = LIST_FIRST(&coll->ctxs))) {
 		LIST_REMOVE(ctx, entry);
 		free(ctx);
 	}
 	/* regions may be the endpoint's, which may use requests until it is closed */
+	LIST_FOREACH(mr, &coll->mrs, entry)
+		fabric_mr_close(&mr->mr);
 	fabric_mr_close(&coll->keys_mr);
 	SLIST_FOREACH(batch, &coll->batches, entry)
 	{
@@ -630,6 +650,10 @@ int gin_coll_close(struct gin_coll *coll)
 	while ((batch = SLIST_FIRST(&coll->batches))) {
 		SLIST_REMOVE_HEAD(&coll->batches, entry);
 		free(batch);
+	}
+	while ((mr = LIST_FIRST(&coll->mrs))) {
+		LIST_REMOVE(mr, entry);
+		free(mr);
 	}
 	free(coll->keys);
 	free(coll->said);
@@ -695,10 +719,26 @@ static void gin_keys_exchange(struct gin_coll *coll)
 	gin_unlock(coll);
 }
 
+/* One that was closed, or a new one */
+static struct gin_mr *gin_mr_new(struct gin_coll *coll)
+{
+	struct gin_mr *mr;
+
+	gin_lock(coll);
+	LIST_FOREACH(mr, &coll->mrs, entry)
+		if (!mr->open)
+			break;
+	if (!mr && (mr = calloc(1, sizeof *mr + coll->nranks * sizeof mr->keys[0]))) {
+		mr->coll = coll;
+		LIST_INSERT_HEAD(&coll->mrs, mr, entry);
+	}
+	gin_unlock(coll);
+	return mr;
+}
+
 int gin_mr_open(struct gin_coll *coll, void *data, size_t size, int type, struct gin_mr **made)
 {
-	const size_t keys_size = coll->nranks * sizeof(struct gin_key);
-	struct gin_mr *mr = calloc(1, sizeof *mr + keys_size);
+	struct gin_mr *mr = gin_mr_new(coll);
 	struct gin_key *own = &coll->keys[coll->rank];
 	int ret = 0;
 
@@ -714,17 +754,43 @@ int gin_mr_open(struct gin_coll *coll, void *data, size_t size, int type, struct
 		ret = coll->keys[i].err;
 	if (ret) {
 		if (mr)
-			gin_mr_close(mr);
+			fabric_mr_close(&mr->mr);
 		return fabric_failed(ret, "registering memory on all ranks");
 	}
-	memcpy(mr->keys, coll->keys, keys_size);
+	gin_lock(coll);
+	memcpy(mr->keys, coll->keys, coll->nranks * sizeof mr->keys[0]);
+	mr->open = true;
+	gin_unlock(coll);
 	*made = mr;
 	return NCCL_SUCCESS;
 }
 
+static void gin_reqs_lose(struct gin_reqs *reqs, const struct gin_mr *mr)
+{
+	struct gin_req *req;
+
+	TAILQ_FOREACH(req, reqs, entry)
+		if ((req->moves && (req->near.mr == mr || req->far.mr == mr)) ||
+		    (req->signals && req->word.mr == mr))
+			req->lost = true;
+}
+
 int gin_mr_close(struct gin_mr *mr)
 {
-	fabric_mr_close(&mr->mr);
-	free(mr);
+	struct gin_coll *coll = mr->coll;
+	struct fabric_mr closing;
+	struct gin_ctx *ctx;
+
+	gin_lock(coll);
+	closing = mr->mr;
+	mr->mr.mr = NULL;
+	mr->open = false;
+	LIST_FOREACH(ctx, &coll->ctxs, entry)
+		for (size_t i = 0; i < (size_t) ctx->count * coll->nranks; i++) {
+			gin_reqs_lose(&ctx->lanes[i].reqs, mr);
+			gin_reqs_lose(&ctx->lanes[i].signals, mr);
+		}
+	gin_unlock(coll);
+	fabric_mr_close(&closing);
 	return NCCL_SUCCESS;
 }

@@ -47,6 +47,7 @@ struct gin_coll *gin_ctx_coll(const struct gin_ctx *ctx);
 
 /** gin_mr_open() - registers memory. All ranks have to call it, in the same order, and hear of each other's. */
 int gin_mr_open(struct gin_coll *coll, void *data, size_t size, int type, struct gin_mr **mr);
+/** gin_mr_close() - NCCL aborts so amid requests, while its thread goes on: what has not begun yet is cancelled. */
 int gin_mr_close(struct gin_mr *mr);
 
 /** gin_put() - writes @size bytes to @rank, then signals. Both places are regions of all ranks. */

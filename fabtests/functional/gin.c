@@ -468,6 +468,40 @@ static int broken(struct world *w)
 	return gin_check(w->v11->finalize(ctx), "finalize");
 }
 
+/*
+ * NCCL aborts: it deregisters memory amid requests, and its thread goes on to ask for more. The signal that has not begun yet is
+ * not sent, and what names the region is refused.
+ */
+static int aborted(struct world *w)
+{
+	const double end = ft_usec() + (double) w->proc->opts.timeout * 1e6;
+	void *ctx, *req, *other;
+	int ret = NCCL_SUCCESS, done = 0;
+	uint64_t word = 0;
+
+	FT_TRY(gin_check(w->v11->init(&ctx, 1, gin_say), "init"));
+	FT_TRY(connect_all(w, ctx));
+	FT_TRY(register_all(w));
+	FT_TRY(meet(w));
+	if (!w->proc->rank) {
+		FT_TRY(put(w, 0, 1, LARGEST, 7, true, &req));
+		FT_TRY(gin_check(w->v11->dereg_mr(w->coll, w->words_mr), "deregistering"));
+		ret = w->v11->iput(w->coll, 0, w->words_mr, 8, 0, w->data_mr, 1, &other);
+		FT_CHECK(ret == NCCL_INVALID_ARGUMENT, "a put of freed memory: result %d", ret);
+		for (ret = NCCL_SUCCESS; ret == NCCL_SUCCESS && !done && ft_usec() < end;)
+			ret = w->v11->test(w->coll, req, &done);
+		FT_CHECK(ret == NCCL_SYSTEM_ERROR && !done,
+			 "a signal to freed memory: result %d, done %d", ret, done);
+	}
+	FT_TRY(meet(w));
+	FT_TRY(w->words.ops->from(&word, w->words.addr, sizeof(word)));
+	FT_CHECK(!word, "a signal has come behind an abort");
+	/* the communicator closes the other region */
+	FT_TRY(gin_check(w->v11->close_coll(w->coll), "close"));
+	w->coll = NULL;
+	return gin_check(w->v11->finalize(ctx), "finalize");
+}
+
 /* ---- NCCL 2.30's own way to the interface before the last one ---- */
 
 static const struct nccl_rma_v13 *v13;
@@ -589,6 +623,7 @@ static int puts_by_all(struct world *w, void *plugin)
 	/* shm of 2.1 never ends a write to a region that is gone */
 	if (!strstr(w->proc->opts.prov, "shm"))
 		FT_TRY(broken(w));
+	FT_TRY(aborted(w));
 	w->v11 = NULL;
 	w->rma = dlsym(plugin, "ncclRmaPlugin_v14");
 	FT_CHECK(w->rma, "no puts with weak signals");
