@@ -124,7 +124,7 @@ struct stage_place {
 	void *desc;
 };
 
-/* That of what has a slot, a reserve, or neither */
+/* Returns the buffer of what has a slot, a reserve, or neither. */
 static inline struct stage_place stage_place_of(const struct stage_slot *slot,
 						const struct stage_reserve *reserve)
 {

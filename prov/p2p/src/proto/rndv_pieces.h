@@ -28,7 +28,7 @@ struct rndv_piece {
 	struct iovec iov[P2P_IOV_MAX];
 };
 
-/* Where its staging memory is; NULL: it has none */
+/* Returns where its staging memory is; NULL: it has none */
 static inline void *rndv_piece_host(const struct rndv_piece *piece)
 {
 	xfer_assert_locked(piece->req->ctx.ep->xfer);
