@@ -402,7 +402,9 @@ fuzz_all() {
 # ---- the parts ----
 
 part_structure() {
-	counted "check-tree" "$top/contrib/check-tree" --source
+	begin_aside "check-tree" "$top/contrib/check-tree" --source
+	build plain
+	count_aside "check-tree"
 }
 
 part_build() {
@@ -415,6 +417,7 @@ part_unit() {
 }
 
 # simulate SEEDS [SECONDS]: the seeds from 1, in as many processes as there are tests at a time; or those that nobody
+# Both wait for files, and for what is one after the other
 # has run, for so long
 simulate() {
 	local count=$(($1 / lanes)) first=1 lane pids=() seed status=0
@@ -517,22 +520,22 @@ part_functional() {
 
 # Without the libraries of the device, which want a clang of their own release: nothing is linked.
 compile_for_amd() {
-	local source half
+	local source
 
+	# shellcheck disable=SC2016 # the inner shell's
 	for source in "$top"/fabtests/gpu/*.cc; do
-		for half in device host; do
-			clang++ -x hip "--cuda-$half-only" -nogpulib --offload-arch=gfx90a \
-				--rocm-path=/usr -std=c++17 -O1 -Wall -Wextra -Werror \
-				"-I$top/prov/p2p/include" "-I$top/fabtests/common" \
-				"-I$top/fabtests/cudaemu" -S -o /dev/null "$source" || return
-		done
-	done
+		printf '%s\n' "device $source" "host $source"
+	done |
+		xargs -P "$jobs" -L 1 bash -c 'clang++ -x hip "--cuda-$1-only" -nogpulib --offload-arch=gfx90a \
+			--rocm-path=/usr -std=c++17 -O1 -Wall -Wextra -Werror "-I$0/prov/p2p/include" \
+			"-I$0/fabtests/common" "-I$0/fabtests/cudaemu" -S -o /dev/null "$2"' "$top"
 }
 
 part_builds() {
 	# the first build takes the toolkit's headers where there are some, those for the address
 	# sanitizer and of the tarball do without
 	if [ -n "$all" ]; then
+	# shellcheck disable=SC2016 # the inner shell's
 		build gcc-own-declarations --with-cuda=own --with-rocm=own
 		build gcc-debug-no-rocm --enable-debug --without-rocm
 	fi

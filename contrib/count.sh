@@ -86,11 +86,28 @@ watched() {
 	return "$status"
 }
 
-# end_running: ends what watched runs, in a script that is ended itself
+# What runs beside what follows
+aside=()
+
+# begin_aside NAME COMMAND...: COMMAND, a runner as counted has it, goes on beside what follows, until count_aside NAME
+begin_aside() {
+	set -m
+	"${@:2}" >"$(log_of "$1, aside")" 2>&1 </dev/null &
+	aside=($!)
+	set +m
+}
+
+# count_aside NAME: waits for it, and counts what it said
+count_aside() {
+	counted "$1" tail --pid="${aside[0]}" -n +1 -f "$(log_of "$1, aside")"
+	aside=()
+}
+
+# end_running: ends what watched runs, and what runs aside, in a script that is ended itself
 end_running() {
 	local pid
 
-	for pid in "${running[@]}"; do
+	for pid in "${running[@]}" "${aside[@]}"; do
 		kill -- "-$pid" 2>/dev/null
 	done
 	wait
