@@ -125,8 +125,10 @@ simulated='^(sendrecv|inflight|middling|buffer|load|pingpong-(all|delivery)|mult
 simulated+='|threads|closing|farewell|autoprogress|descriptors|gpufails)(-busy|-shuffled|-lanes)+$'
 
 # What takes long, and has the same in another setting that runs, or in the simulated worlds
-lengthy='^(foreign|xpu|farewell|hostile|fork|kill-late|gpufails|descriptors|rma)-staged$'
-lengthy+='|^(xpu-gdr|unpinned-rma|rma-auto-staged|pingpong-all-busy-staged)$'
+lengthy='^(foreign|xpu|farewell|hostile|fork|kill-late|gpufails|descriptors|rma|comd|alltoall|jacobi)-staged$'
+lengthy+='|^(xpu-gdr|unpinned-rma|rma-auto-staged|pingpong-all-busy-staged|fork-auto|lanes-auto|alltoall-slow)$'
+# The same of those that run alone; and programs that contrib/bench runs
+lengthy+='|^(xpu-death-staged|xpu-survivors-staged|peerdeath-(auto|staged)|autoprogress-shuffled|bench|bench-remote|overhead)$'
 
 # Tests that wait more than they touch memory, tests that measure, and those that run in another setting as well
 slow_alone='^(descriptors|installed|xpu-survivors|farewell|realloc|kill-dead|lanes|unpinned|silence|silent)'
@@ -165,10 +167,13 @@ run_functional() {
 # What the hook has hands in. It runs all its tests over tcp;ofi_rxm once, and elsewhere these; all with --all
 hooked='^(hmem|sendrecv|inflight|order|late|av|cq|multirecv|rma|realloc|threads|kill|stress)'
 run_hook() {
-	local some=$hooked
+	run_functional "$1" hook "$2" "$3" "${all:+.|}$hooked"
+}
 
-	[ -z "$all" ] || some=.
-	run_functional "$1" hook "$2" "$3" "$some"
+# What runs in settings whose other tests run in one that is much like them: each kind of operation, and peers' ends; all
+# with --all
+run_some() {
+	run_functional "$1" layered "$2" "$3" "${all:+.|}$hooked|^(pingpong-all|atomic|cntr|wait|peerdeath|farewell)"
 }
 
 # What connected endpoints do elsewhere than with the installed libfabric
@@ -274,6 +279,15 @@ lacks_nothing() {
 		<(cd "$base"/dist/libfabric-p2p-* && find . -type f | sed 's|^\./||' | sort) | grep .
 }
 
+# make_tarball TARGET...: of programs those that are installed, with --all others, too
+make_tarball() {
+	local few=()
+
+	# shellcheck disable=SC2016 # make's
+	[ -n "$all" ] || few=('PROGRAMS=$(bin_PROGRAMS)')
+	make -C "$base/dist/build" -j "$jobs" "${few[@]}" "$@"
+}
+
 # It is the build with clang, too: of the provider and its tools, with --all of the tests as well. contrib/packages checks
 # the tree of a tarball.
 tarball_builds() {
@@ -283,12 +297,12 @@ tarball_builds() {
 	source=$(cd "$base"/dist/libfabric-p2p-* && pwd) && cd "$base/dist/build" &&
 		run_configure "$source" --enable-werror --disable-dependency-tracking --prefix=/usr \
 			--libdir=/usr/lib "${with[@]}" &&
-		make -j "$jobs" &&
-		{ [ -z "$all" ] || make -j "$jobs" check TESTS= CHECK_TREE=true; }
+		make_tarball all &&
+		{ [ -z "$all" ] || make_tarball check TESTS= CHECK_TREE=true; }
 }
 
 installs() {
-	make -C "$base/dist/build" install DESTDIR="$base/dest"
+	make_tarball install DESTDIR="$base/dest"
 }
 
 installed_files='
@@ -401,6 +415,7 @@ fuzz_all() {
 
 # ---- the parts ----
 
+# Both wait for files, and for what is one after the other
 part_structure() {
 	begin_aside "check-tree" "$top/contrib/check-tree" --source
 	build plain
@@ -417,7 +432,6 @@ part_unit() {
 }
 
 # simulate SEEDS [SECONDS]: the seeds from 1, in as many processes as there are tests at a time; or those that nobody
-# Both wait for files, and for what is one after the other
 # has run, for so long
 simulate() {
 	local count=$(($1 / lanes)) first=1 lane pids=() seed status=0
@@ -535,7 +549,6 @@ part_builds() {
 	# the first build takes the toolkit's headers where there are some, those for the address
 	# sanitizer and of the tarball do without
 	if [ -n "$all" ]; then
-	# shellcheck disable=SC2016 # the inner shell's
 		build gcc-own-declarations --with-cuda=own --with-rocm=own
 		build gcc-debug-no-rocm --enable-debug --without-rocm
 	fi
@@ -599,8 +612,9 @@ part_elsewhere() {
 		'sendrecv|order|touch|badinput|inflight|-to-'
 	run_functional plain hook rocr "tcp;ofi_rxm" 'sendrecv|order'
 	leave_out "$repeated|$any_core|$composed|$later_core"
+	# Debian 13 has later releases of both, and runs all
 	for memory in cuda ${all:+system}; do
-		run_functional plain layered "$memory" "$direct;ofi_p2p,shm;ofi_p2p"
+		run_some plain "$memory" "$direct;ofi_p2p,shm;ofi_p2p"
 		run_hook plain "$memory" "$direct,shm"
 	done
 	leave_out
@@ -672,6 +686,11 @@ part_kill() {
 	suite=functional
 }
 
+# Programs that take several numbers of ranks have some with Open MPI 4.1, and others with the 5.0 of Debian 13. These patterns
+# leave out what the other one has
+mpi_40='^mpi-(exchange|neighbor|several|rma|pt2pt|enqueue|scarce|window|unexpected)-[1345]$'
+mpi_50='^mpi-(exchange|neighbor|several|pt2pt|enqueue|scarce|window|unexpected)-2$'
+
 part_trixie() {
 	if [ -n "$no_trixie" ]; then
 		skip "the tests in Debian 13: $no_trixie"
@@ -684,16 +703,16 @@ part_trixie() {
 	run_functional plain layered cuda "${all:+tcp;ofi_rxm;ofi_p2p,}tcp;ofi_p2p"
 	leave_out "$repeated|$any_core|$composed|^(xpu-few|realloc|farewell)$"
 	run_functional plain layered cuda "shm;ofi_p2p"
-	run_hook plain cuda "${all:+tcp;ofi_rxm,}tcp,shm"
+	run_hook plain cuda "${all:+tcp;ofi_rxm,shm,}tcp"
 	connected plain cuda "${all:+.|}$over_connections"
 	# the same programs use host memory, too; this is without a GPU runtime in the process
-	run_functional plain layered system "shm;ofi_p2p"
+	run_some plain system "shm;ofi_p2p"
 	leave_out
 	# Open MPI 5.0, which takes programs made for 4.1
 	if [ -x "$base/plain/fabtests/fi_p2p_mpi_bcast" ]; then
 		suite=mpi
-		# what kernels do is no matter of the MPI's; this one has no windows of its own over tcp
-		leave_out '-late-1$|-none-|^mpi-exchange-[12]$|^mpi-(neighbor|several)-[1245]$' \
+		# What kernels do, and which way data goes, is no matter of the MPI's. This one has no windows of its own over tcp
+		leave_out "$mpi_40|-late-1\$|-none-|-8\$|-20\$|^mpi-(calls-1|example-sum-2)\$|^mpi-(tree|far|gaps|kernel|calculate)-" \
 			'^mpi-(capture-3|window-(programs|apart-2))$'
 		run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
 		leave_out
@@ -706,13 +725,18 @@ part_packages() {
 	counted "contrib/packages" "$top/contrib/packages" ${no_install:+--no-install} -B "$base/packages"
 }
 
+# Where a machine is emulated, that takes one processor: the other one builds what the sanitizers want, without any time limit
 part_vm() {
-	local some=()
+	local some=() sanitizer
 
 	# One machine, and what tells most of the NIC's path, unless all is asked for
 	[ -n "$all$only" ] || some=(-s trixie -k '^(first-contact|pingpong|rma|stress|flush|hmem-p2p|staged|dma-buf-refused)$')
-	counted "contrib/vm/check" "$top/contrib/vm/check" ${no_install:+--no-install} "${some[@]}" \
+	begin_aside "contrib/vm/check" "$top/contrib/vm/check" ${no_install:+--no-install} "${some[@]}" \
 		-t $((300 * factor)) -l "$logs/vm" "$base/plain"
+	for sanitizer in asan tsan; do
+		[[ " ${parts[*]} " != *" $sanitizer "* ]] || "build_$sanitizer"
+	done
+	count_aside "contrib/vm/check"
 }
 
 part_libfabrics() {
@@ -734,14 +758,39 @@ part_mpi() {
 		return
 	fi
 	suite=mpi
+	# more ranks do the same; without kernels, the hook has three
+	leave_out "$mpi_50|-5\$|^mpi-(calls-none-4|rma-4|any-4|nonblocking-8)\$"
 	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
+	leave_out
 	run_functional plain layered cuda "net;ofi_p2p" '^mpi-.*-rdma'
-	# more ranks do the same
 	leave_out '^mpi-(any|unexpected)-4$|^mpi-(neighbor|several)-[1245]$|-8$|-none-5$'
-	run_functional plain layered system "tcp;ofi_rxm;ofi_p2p"
 	run_functional plain hook cuda "tcp;ofi_rxm"
+	# what goes on between GPUs, host memory has from the MPI itself
+	leave_out '^mpi-(any|unexpected)-4$|^mpi-(neighbor|several)-[1245]$|-8$|-20$|-none-|-late-1$|^mpi-(calls|exchange)-[23]$'
+	run_functional plain layered system "tcp;ofi_rxm;ofi_p2p"
 	leave_out
 	suite=functional
+}
+
+# Sanitizers whose build is there: another part may have made it
+declare -A built
+
+# few_asan: MPI's programs and scripts have nothing to do with it. The sanitizers make the state of a simulated process a
+# hundred times as long, which is copied at each step: worlds take seconds
+few_asan() {
+	# shellcheck disable=SC2016 # make's
+	[ -n "$all" ] || few=('PROGRAMS=$(filter-out fabtests/fi_p2p_mpi_%,$(bin_PROGRAMS) $(noinst_PROGRAMS))'
+		'check_PROGRAMS=$(unit_tests) util/info/json_get')
+}
+
+build_asan() {
+	[ -z "${built[asan]-}" ] || return 0
+	few_asan
+	# Unoptimised, a simulated world takes more than its 20 s of a processor; -O2 compiles for twice as long. At -O1
+	# gcc does not see that some variables are set
+	build asan CFLAGS='-O1 -g1 -Wno-maybe-uninitialized' CXXFLAGS='-O1 -g1' --enable-debug --enable-asan \
+		--enable-ubsan --with-cuda=own --with-rocm=own
+	few=() built[asan]=yes
 }
 
 part_asan() {
@@ -752,23 +801,21 @@ part_asan() {
 
 	export ASAN_OPTIONS=detect_leaks=1:$options
 	export UBSAN_OPTIONS=print_stacktrace=1
-	# Unoptimised, a simulated world takes more than its 20 s of a processor; -O2 compiles for twice as long. At -O1
-	# gcc does not see that some variables are set
-	build asan CFLAGS='-O1 -Wno-maybe-uninitialized' CXXFLAGS=-O1 --enable-debug --enable-asan --enable-ubsan \
-		--with-cuda=own --with-rocm=own
+	build_asan
+	few_asan
 	slow=3
-	# scripts have no memory of ours. The sanitizers make the state of a simulated process a hundred times as long, which
-	# is copied at each step: worlds take seconds
 	[ -n "$all" ] || others+='|^util/tools/'
 	# shellcheck disable=SC2016 # make's
 	mapfile -t units < <(make -s -C "$base/asan" --eval='names: ; @printf "%s\n" $(TESTS)' names |
 		grep -Ev "$others")
 	unit asan "${units[@]}"
-	test_that "simulated worlds, asan" "$base/asan/fabtests/sim/p2p_sim" --seeds "1-${all:+3}6"
+	few=()
+	[ -z "$all" ] || test_that "simulated worlds, asan" "$base/asan/fabtests/sim/p2p_sim" --seeds 1-36
 	# what is left out measures, is as another one, or is about order and time, not about memory. What is unloaded has
 	# no names in reports
-	leave_out "$repeated_but_stress|$composed|^(unpinned-rma|lanes-host|xpu-few|autoprogress|foreign)$|$slow_alone" \
-		'^unload$'
+	others='^(unpinned-rma|lanes-host|xpu-(few|native|turns)|autoprogress|foreign|as-rma|fork|lanecut|pingpong-delivery'
+	others+='|hmem-p2p-(async|lazy)|cq-eager|waiting-sleeps|served-late)$'
+	leave_out "$repeated_but_stress|$composed|$others|$slow_alone" '^unload$'
 	# lanes are of a core that leaks, and where there are many processors, ofi_rxm has some unasked
 	export LSAN_OPTIONS=suppressions=$top/fabtests/lsan.supp:print_suppressions=0
 	run_functional asan layered cuda "tcp;ofi_rxm;ofi_p2p"
@@ -777,9 +824,9 @@ part_asan() {
 	suite=ipc
 	[ -z "$all" ] || run_functional asan layered cuda "tcp;ofi_rxm;ofi_p2p"
 	unset LSAN_OPTIONS
-	run_functional asan layered cuda "shm;ofi_p2p"
+	run_functional asan layered cuda "shm;ofi_p2p" "${all:+.|}^(pingpong|kinds|kept|no-|few-imports|open-passes)"
 	suite=functional
-	run_hook asan cuda "tcp;ofi_rxm"
+	run_functional asan hook cuda "tcp;ofi_rxm" "${all:+.|}^(hmem|order|late|multirecv|rma|realloc|kill|stress-small)"
 	connected asan cuda "$over_connections"
 	run_functional asan layered cuda "shm;ofi_p2p" 'tagged|sendrecv|order|inflight|badinput|stress'
 	# net of libfabric 1.17 leaks by itself what it keeps for a connection
@@ -790,21 +837,37 @@ part_asan() {
 	slow=1
 }
 
-part_tsan() {
-	local threaded name programs checks units=(fabtests/cudaemu/emu_test fabtests/cudaemu/emu_graph_test)
+# few_tsan: those in which there are threads. Sets $units, too
+few_tsan() {
+	local programs=(fabtests/fi_p2p_{atomic,badinput,bw,cancel,cntr,connect,cq,inflight,multirecv,order}
+		fabtests/fi_p2p_{peek,peerdeath,pingpong,poll,stress,threads,wait})
+	local name checks
 
-	# those in which there are threads
+	units=(fabtests/cudaemu/emu_test fabtests/cudaemu/emu_graph_test)
 	for name in board ${all:+copy copy_rocr} desc_cache gdr idle ipc_share lock mem pmem rocr; do
 		units+=("fabtests/unit/unit_$name")
 	done
-	programs=(fabtests/fi_p2p_{atomic,badinput,bw,cancel,cntr,connect,cq,inflight,multirecv,order}
-		fabtests/fi_p2p_{peek,peerdeath,pingpong,poll,stress,threads,wait})
 	checks=${units[*]}
 	[ -z "$no_cmocka" ] || checks=''
 	[ -n "$all" ] || few=(PROGRAMS="${programs[*]}" check_PROGRAMS="$checks")
+}
+
+build_tsan() {
+	local units
+
+	[ -z "${built[tsan]-}" ] || return 0
+	few_tsan
+	build tsan CFLAGS='-O2 -g1' CXXFLAGS='-O2 -g1' --enable-debug --enable-tsan
+	few=() built[tsan]=yes
+}
+
+part_tsan() {
+	local threaded units
+
+	build_tsan
+	few_tsan
 	# cudaemu starts a thread in a process that a test has forked: touch means to.
 	export TSAN_OPTIONS=die_after_fork=0:second_deadlock_stack=1
-	build tsan CFLAGS=-O2 CXXFLAGS=-O2 --enable-debug --enable-tsan
 	# It does not know of memory maps as random as some kernels make them.
 	if ! "$base/tsan/fabtests/fi_p2p_bw" -h >/dev/null 2>&1; then
 		personality=(setarch "$(uname -m)" -R)
@@ -828,8 +891,8 @@ part_tsan() {
 	run_functional tsan layered cuda "tcp;ofi_rxm;ofi_p2p" "$threaded"
 	leave_out "$repeated|^bw-|stress-large"
 	run_functional tsan layered rocr "tcp;ofi_rxm;ofi_p2p" order
-	run_functional tsan hook cuda "tcp;ofi_rxm" 'tagged|inflight|order|stress'
-	connected tsan cuda 'connect|inflight|order|threads'
+	run_functional tsan hook cuda "tcp;ofi_rxm" "${all:+tagged|inflight|}order|stress"
+	connected tsan cuda "${all:+inflight|order|}connect|threads"
 	leave_out
 	slow=1 personality=() few=()
 }
