@@ -113,10 +113,11 @@ struct gin_ctx {
 	struct gin_lane lanes[];
 };
 
-/** struct gin_listener - an endpoint. NCCL and the communicator use it: @users of it */
+/** struct gin_listener - an endpoint. NCCL and the communicator use it: @users of it, once it is @connected */
 struct gin_listener {
 	struct fabric_port port;
 	unsigned int users;
+	bool connected;
 };
 
 /** struct gin_said - what a rank says of a region: one message */
@@ -233,23 +234,26 @@ static int gin_said_open(struct gin_coll *coll)
 
 int gin_connect(void *handles[], int nranks, int rank, void *listens, struct gin_coll **made)
 {
+	struct gin_listener *listener = listens;
 	struct gin_coll *coll;
 	int ret;
 
-	if (nranks < 1 || rank < 0 || rank >= nranks)
+	/* two communicators of one endpoint would take each other's keys */
+	if (nranks < 1 || rank < 0 || rank >= nranks || listener->connected)
 		return NCCL_INVALID_ARGUMENT;
 	coll = calloc(1, sizeof *coll + (size_t) nranks * sizeof coll->peers[0]);
 	if (!coll)
 		return NCCL_SYSTEM_ERROR;
-	coll->listener = listens;
-	coll->port = &coll->listener->port;
+	coll->listener = listener;
+	coll->port = &listener->port;
 	coll->nranks = (uint32_t) nranks;
 	coll->rank = (uint32_t) rank;
 	LIST_INIT(&coll->ctxs);
 	LIST_INIT(&coll->mrs);
 	SLIST_INIT(&coll->batches);
 	STAILQ_INIT(&coll->free);
-	coll->listener->users++;
+	listener->users++;
+	listener->connected = true;
 	ret = gin_said_open(coll);
 	if (!ret)
 		ret = gin_peers_insert(coll, handles);

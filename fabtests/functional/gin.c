@@ -348,7 +348,7 @@ static int connect_all(struct world *w, void *ctx)
 {
 	char handles[FT_MAX_RANKS][NCCL_HANDLE_MAX];
 	struct nccl_rma_config_v14 config = {.contexts = CONTEXTS, .rank_stride = 1};
-	void *all[FT_MAX_RANKS], *listens;
+	void *all[FT_MAX_RANKS], *listens, *other;
 	const int me = w->proc->rank, ranks = w->proc->ranks;
 
 	FT_TRY(gin_check(w->rma ? w->rma->listen(ctx, 0, handles[me], &listens)
@@ -360,6 +360,10 @@ static int connect_all(struct world *w, void *ctx)
 	FT_TRY(gin_check(w->rma ? w->rma->connect(ctx, all, ranks, me, listens, &w->coll)
 				: w->v11->connect(ctx, all, ranks, me, listens, &w->coll),
 			 "connect"));
+	FT_CHECK((w->rma ? w->rma->connect(ctx, all, ranks, me, listens, &other)
+			 : w->v11->connect(ctx, all, ranks, me, listens, &other)) ==
+			 NCCL_INVALID_ARGUMENT,
+		 "two communicators of one endpoint");
 	if (w->rma)
 		FT_TRY(gin_check(w->rma->create_context(w->coll, &config, &w->ctx),
 				 "contexts"));
