@@ -108,6 +108,7 @@ bool call_open(struct call *call, unsigned int number, struct call_reporter repo
 	if (!call_wants() || !(dev_active() || hidden_any()) || !call_enter())
 		return false;
 	*call = (struct call){.number = number, .reporter = reporter};
+	call->reporter.name = report_names[number];
 	return true;
 }
 
@@ -455,30 +456,32 @@ bool call_check(struct call *call, int ret)
 	return true;
 }
 
-/* An error code of the class, with our text; the class itself if MPI has no more codes */
-static int call_code(int error, const char *why)
+/* An error code of the class, with our text and the call's @name or NULL; the class itself if MPI has no more codes */
+static int call_code(int error, const char *name, const char *why)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static struct {
 		int error, code;
-		const char *why;
-	} known[32];
+		const char *name, *why;
+	} known[64];
 	char text[MPI_MAX_ERROR_STRING];
 	int code = error;
 
 	pthread_mutex_lock(&lock);
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-		if (known[i].why == why && known[i].error == error) {
+		if (known[i].why == why && known[i].name == name && known[i].error == error) {
 			code = known[i].code;
 			break;
 		}
 		if (known[i].why)
 			continue;
-		snprintf(text, sizeof text, "libp2p-mpi: %s", why);
+		snprintf(text, sizeof text, "libp2p-mpi: %s%s%s%s", name ? "MPI_" : "",
+			 name ? name : "", name ? ": " : "", why);
 		if (PMPI_Add_error_code(error, &code) == MPI_SUCCESS) {
 			PMPI_Add_error_string(code, text);
 			known[i].error = error;
 			known[i].code = code;
+			known[i].name = name;
 			known[i].why = why;
 		}
 		break;
@@ -489,7 +492,7 @@ static int call_code(int error, const char *why)
 
 int call_report(const struct call_reporter *reporter, int error, const char *why)
 {
-	const int code = call_code(error, why);
+	const int code = call_code(error, reporter->name, why);
 
 	if (reporter->comm != MPI_COMM_NULL)
 		PMPI_Comm_call_errhandler(reporter->comm, code);

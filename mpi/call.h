@@ -57,7 +57,7 @@ struct parts_flow;
  * @why:	what that was
  * @flow:	its messages, if it has a request for them (parts.h); else NULL
  * @in_place:	one of its buffers was MPI_IN_PLACE
- * @reporter:	what has the error handler
+ * @reporter:	what has the error handler, and the call's name without MPI_, if it is known
  */
 struct call {
 	unsigned int number;
@@ -72,12 +72,13 @@ struct call {
 		MPI_Comm comm;
 		MPI_Win win;
 		MPI_File file;
+		const char *name;
 	} reporter;
 };
 
-#define CALL_COMM(of) ((struct call_reporter){of, MPI_WIN_NULL, MPI_FILE_NULL})
-#define CALL_WIN(of) ((struct call_reporter){MPI_COMM_NULL, of, MPI_FILE_NULL})
-#define CALL_FILE(of) ((struct call_reporter){MPI_COMM_NULL, MPI_WIN_NULL, of})
+#define CALL_COMM(of) ((struct call_reporter){of, MPI_WIN_NULL, MPI_FILE_NULL, NULL})
+#define CALL_WIN(of) ((struct call_reporter){MPI_COMM_NULL, of, MPI_FILE_NULL, NULL})
+#define CALL_FILE(of) ((struct call_reporter){MPI_COMM_NULL, MPI_WIN_NULL, of, NULL})
 
 /* The function of that name that comes after ours: MPI's own, or a tool's. It ends the process if there is none. */
 void *call_symbol(const char *name);

@@ -5,6 +5,7 @@
  */
 #include <dlfcn.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -101,25 +102,39 @@ static int packs(struct work *w)
 	return MPI_Pack(w->wrong, w->count, w->type, w->host, ROOM, &position, MPI_COMM_SELF);
 }
 
-static int (*const calls[])(struct work *w) = {
-	sends,    sends_buffered, sends_later, sends_often, receives, receives_later,
-	replaces, has_it_told,    gathers,     exchanges,   packs,
+/* @name: what the text of an error calls it */
+static const struct {
+	int (*call)(struct work *w);
+	const char *name;
+} calls[] = {
+	{sends, "MPI_Send"},
+	{sends_buffered, "MPI_Bsend"},
+	{sends_later, "MPI_Isend"},
+	{sends_often, "MPI_Send_init"},
+	{receives, "MPI_Sendrecv"},
+	{receives_later, "MPI_Irecv"},
+	{replaces, "MPI_Sendrecv_replace"},
+	{has_it_told, "MPI_Bcast"},
+	{gathers, "MPI_Gather"},
+	{exchanges, "MPI_Alltoallv"},
+	{packs, "MPI_Pack"},
 };
 
 /* ---- what is wrong ---- */
 
-/* @ours: the text says who has found it */
-static int expects(int code, int expected, bool ours, const char *what)
+/* @name: the call that the text of ours names; NULL: MPI itself has found it */
+static int expects(int code, int expected, const char *name, const char *what)
 {
-	char text[MPI_MAX_ERROR_STRING];
-	int class, len;
+	char text[MPI_MAX_ERROR_STRING], begins[64];
+	int class, len,
+		ours = snprintf(begins, sizeof begins, "libp2p-mpi: %s: ", name ? name : "");
 
 	FT_CHECK(code != MPI_SUCCESS, "%s: no error", what);
 	MPI_Error_class(code, &class);
 	MPI_Error_string(code, text, &len);
 	FT_CHECK(class == expected, "%s: the error class is %d, not %d: %s", what, class,
 		 expected, text);
-	FT_CHECK(!ours || !strncmp(text, "libp2p-mpi: ", 12), "%s: another text: %s", what,
+	FT_CHECK(!name || !strncmp(text, begins, ours), "%s: no \"%s\" in: %s", what, begins,
 		 text);
 	return 0;
 }
@@ -138,7 +153,8 @@ static int all_refuse(struct mpi_run *run, void *wrong, const char *what)
 			work.type = gaps;
 			work.count = 1;
 		}
-		FT_TRY(expects(calls[i % FT_COUNT(calls)](&work), MPI_ERR_BUFFER, true, what));
+		FT_TRY(expects(calls[i % FT_COUNT(calls)].call(&work), MPI_ERR_BUFFER,
+			       calls[i % FT_COUNT(calls)].name, what));
 	}
 	MPI_Type_free(&gaps);
 	return 0;
@@ -224,11 +240,12 @@ static int longer_than_memory(struct mpi_run *run)
 	mpi_stage(run, "counts");
 	MPI_Type_create_resized(MPI_INT, 0, (MPI_Aint) 1 << 40, &wide);
 	MPI_Type_commit(&wide);
-	FT_TRY(expects(MPI_Send(addr, INT32_MAX, wide, SELF), MPI_ERR_COUNT, true, "a count"));
+	FT_TRY(expects(MPI_Send(addr, INT32_MAX, wide, SELF), MPI_ERR_COUNT, "MPI_Send",
+		       "a count"));
 	FT_TRY(expects(MPI_Gatherv(MPI_IN_PLACE, 0, MPI_INT, addr, &one, &far, wide, 0,
 				   MPI_COMM_SELF),
-		       MPI_ERR_COUNT, true, "a displacement"));
-	FT_TRY(expects(MPI_Send(addr, -1, MPI_INT, SELF), MPI_ERR_COUNT, false, "-1"));
+		       MPI_ERR_COUNT, "MPI_Gatherv", "a displacement"));
+	FT_TRY(expects(MPI_Send(addr, -1, MPI_INT, SELF), MPI_ERR_COUNT, NULL, "-1"));
 	MPI_Type_free(&wide);
 	return 0;
 }
