@@ -138,11 +138,15 @@ static int check_query(const struct ft_opts *opts, const struct query *query,
 	FT_CHECK(first_named(list, expected),
 		 "prov_name '%s', caps %#" PRIx64 ": no '%s' among the results", prov,
 		 query->caps, expected);
-	for (const struct fi_info *info = list; info; info = info->next)
+	for (const struct fi_info *info = list; info; info = info->next) {
+		FT_CHECK(is_ours(info) || !(query->caps & FI_P2P),
+			 "FI_P2P is offered by %s, which is not ours",
+			 info->fabric_attr->prov_name);
 		if (is_ours(info)) {
 			FT_TRY(check_one(info, query));
 			FT_TRY(check_twins(info, query));
 		}
+	}
 	fi_freeinfo(list);
 	return 0;
 }
