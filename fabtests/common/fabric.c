@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Opens and closes an endpoint with its AV or EQ and its CQ. Registers buffers. */
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,6 +61,19 @@ int ft_hints(struct ft_ctx *ctx, const struct ft_opts *opts)
 	return 0;
 }
 
+/* Providers may have addresses that are no hosts, so this is asked once they have refused one. */
+static bool no_host(const char *node)
+{
+	struct addrinfo *found;
+
+	if (!node)
+		return false;
+	if (getaddrinfo(node, NULL, NULL, &found))
+		return true;
+	freeaddrinfo(found);
+	return false;
+}
+
 /* The commonest mistakes end here, so this says what was asked for. */
 static int getinfo_failed(const struct ft_ctx *ctx, int ret, const char *node)
 {
@@ -69,12 +83,14 @@ static int getinfo_failed(const struct ft_ctx *ctx, int ret, const char *node)
 
 	return ft_fail(
 		ret, "fi_getinfo",
-		"no provider matches -p '%s'%s%s%s%s%s%s; is "
-		"FI_PROVIDER_PATH set? `fi_info -l` lists the providers that load%s%s",
+		"no provider matches -p '%s'%s%s%s%s%s%s%s; fi_p2p_info%s%s%s says what "
+		"there is, and why%s%s",
 		prov ? prov : "(any)", msg ? ", -e msg" : "",
 		hints->fabric_attr->name ? ", -f" : "", hints->domain_attr->name ? ", -d" : "",
 		node ? ", address " : "", node ? node : "",
-		hints->caps & FI_HMEM ? ", FI_HMEM" : "",
+		no_host(node) ? " (no host has that name)" : "",
+		hints->caps & FI_HMEM ? ", FI_HMEM" : "", prov ? " -p '" : "", prov ? prov : "",
+		prov ? "'" : "",
 		hints->caps & FI_HMEM ? "; device memory needs ';ofi_p2p' at the end of -p, or "
 					"FI_HOOK=p2p with --no-hmem"
 				      : "",
