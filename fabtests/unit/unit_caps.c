@@ -322,13 +322,44 @@ static void test_hmem(void **state)
 	fi_freeinfo(hints);
 }
 
+/* Kinds of accesses without FI_RMA or FI_ATOMIC mean nothing, but an answer has whatever is asked for. */
+static void test_kinds(void **state)
+{
+	static const uint64_t kinds = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+	static const struct {
+		uint64_t wanted, caps;
+	} cases[] = {
+		{FI_MSG, 0},
+		{FI_MSG | FI_READ | FI_WRITE, FI_READ | FI_WRITE},
+		{FI_TAGGED | FI_REMOTE_WRITE, FI_REMOTE_WRITE},
+		{FI_RMA, kinds},
+	};
+	struct fi_info *core, *hints = fi_allocinfo();
+	const char *why;
+
+	assert_non_null(hints);
+	for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
+		core = core_make();
+		core->fabric_attr->prov_name = strdup("tcp");
+		core->caps |= FI_RMA | kinds;
+		core->tx_attr->caps |= FI_RMA | FI_READ | FI_WRITE;
+		hints->caps = cases[i].wanted;
+		assert_true(info_from_core(hints, core, VERSION, &why));
+		assert_int_equal(core->caps & kinds, cases[i].caps);
+		assert_int_equal(core->tx_attr->caps & kinds,
+				 cases[i].caps & (FI_READ | FI_WRITE));
+		fi_freeinfo(core);
+	}
+	fi_freeinfo(hints);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_events),   cmocka_unit_test(test_pmem),
-		cmocka_unit_test(test_triggers), cmocka_unit_test(test_xpu),
-		cmocka_unit_test(test_inject),   cmocka_unit_test(test_rx_cq_data),
-		cmocka_unit_test(test_hmem),
+		cmocka_unit_test(test_kinds),      cmocka_unit_test(test_events),
+		cmocka_unit_test(test_pmem),       cmocka_unit_test(test_triggers),
+		cmocka_unit_test(test_xpu),        cmocka_unit_test(test_inject),
+		cmocka_unit_test(test_rx_cq_data), cmocka_unit_test(test_hmem),
 	};
 	const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

@@ -109,7 +109,6 @@ static int domain_query_atomic(struct fid_domain *fid, enum fi_datatype datatype
 			       struct fi_atomic_attr *attr, uint64_t flags)
 {
 	struct p2p_domain *domain = domain_of(&fid->fid);
-
 	int ret = fi_query_atomic(domain->core, datatype, op, attr, flags);
 
 	if (ret && attr && domain_serves_atomics(domain)) {

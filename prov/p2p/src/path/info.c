@@ -24,8 +24,8 @@
 #define INFO_REMOTE_CAPS (FI_RMA | FI_ATOMIC)
 #define INFO_PRIMARY_CAPS                                                                      \
 	(FI_MSG | FI_TAGGED | INFO_REMOTE_CAPS | FI_COLLECTIVE | FI_HMEM | FI_P2P)
-#define INFO_REMOTE_MODIFIERS                                                                  \
-	(FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_RMA_EVENT)
+#define INFO_REMOTE_KINDS (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
+#define INFO_REMOTE_MODIFIERS (INFO_REMOTE_KINDS | FI_RMA_EVENT)
 #define INFO_SECONDARY_CAPS                                                                    \
 	(FI_SEND | FI_RECV | INFO_REMOTE_MODIFIERS | FI_DIRECTED_RECV | FI_LOCAL_COMM |        \
 	 FI_REMOTE_COMM | FI_MULTI_RECV)
@@ -363,7 +363,7 @@ int info_hints_to_core(struct fi_info *hints)
 
 /*
  * An answer has primary capabilities and sources if hints ask for them, or for nothing. It has
- * secondary capabilities whenever the core has them.
+ * secondary capabilities whenever the core has them; those of remote memory without any, if asked for.
  */
 static uint64_t info_caps(uint64_t core_caps, uint64_t wanted)
 {
@@ -381,7 +381,8 @@ static uint64_t info_caps(uint64_t core_caps, uint64_t wanted)
 	/* who does not ask for persistent memory does not pay for it: see info_keys() */
 	if (caps & FI_RMA)
 		caps |= wanted & FI_RMA_PMEM;
-	return caps & INFO_REMOTE_CAPS ? caps : caps & ~INFO_REMOTE_MODIFIERS;
+	wanted &= INFO_REMOTE_KINDS;
+	return caps & INFO_REMOTE_CAPS ? caps : caps & (~INFO_REMOTE_MODIFIERS | wanted);
 }
 
 static bool info_order_asked(const struct fi_info *hints)
