@@ -328,6 +328,33 @@ static int check_promises(const struct ft_opts *opts, const struct names *names)
 	return refused(opts, &query, "an order of completions");
 }
 
+/* The first fabric of @prov that @opts lead to. Does an answer name it while it is open (fi_fabric(3))? */
+static int names_open(const struct ft_opts *opts, const char *prov, bool *named)
+{
+	const struct query query = {.prov = prov};
+	struct fid_fabric *fabric;
+	struct fi_info *info, *again;
+
+	FT_TRY(ask(opts, &query, &info));
+	FT_TRY(fi_fabric(info->fabric_attr, &fabric, NULL));
+	FT_TRY(ask(opts, &query, &again));
+	*named = again->fabric_attr->fabric == fabric;
+	fi_freeinfo(again);
+	fi_freeinfo(info);
+	return fi_close(&fabric->fid);
+}
+
+static int check_open(const struct ft_opts *opts, const struct names *names)
+{
+	bool core, ours;
+
+	FT_TRY(names_open(opts, names->core, &core));
+	FT_TRY(names_open(opts, names->full, &ours));
+	FT_CHECK(ours == core, "fi_getinfo names an open fabric: %d, and the core's: %d", ours,
+		 core);
+	return 0;
+}
+
 static int run(struct ft_proc *proc)
 {
 	struct names names;
@@ -346,6 +373,7 @@ static int run(struct ft_proc *proc)
 	FT_TRY(check_addresses(&proc->opts, &names));
 	FT_TRY(check_progress(&proc->opts, &names));
 	FT_TRY(check_promises(&proc->opts, &names));
+	FT_TRY(check_open(&proc->opts, &names));
 	return check_refusals(&proc->opts, &names);
 }
 

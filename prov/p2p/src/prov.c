@@ -158,14 +158,19 @@ static int prov_convert(const struct fi_info *hints, const char *core_name,
 	const char *asked = hints && hints->fabric_attr ? hints->fabric_attr->prov_name : NULL;
 	bool exact = asked && *core_name && strchr(asked, ';');
 	struct fi_info **place = list, *info;
+	struct fid *core;
 	const char *why;
 
 	while ((info = *place)) {
+		core = (struct fid *) info->fabric_attr->fabric;
 		why = "another provider was named";
 		if ((!exact || !strcasecmp(info->fabric_attr->prov_name, core_name)) &&
 		    info_from_core(hints, info, fi_version(), &why) &&
 		    prov_set_nic(hints, info, &why)) {
 			prov_set_xpu_ctxs(info);
+			/* a fabric that the application has open, unless it is the core's own */
+			if (fid_user(core) != core)
+				info->fabric_attr->fabric = (void *) fid_user(core);
 			place = &info->next;
 			continue;
 		}

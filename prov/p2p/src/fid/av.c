@@ -558,13 +558,8 @@ static int av_close(struct fid *fid)
 	return 0;
 }
 
-static int av_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
-{
-	return fi_av_bind(av_of(fid)->core, fid_core(bfid), flags);
-}
-
 static struct fid_class av_class = {
-	.ops = FID_OPS(.close = av_close, .bind = av_bind, .control = fid_control),
+	.ops = FID_OPS(.close = av_close, .bind = fid_bind, .control = fid_control),
 	.core = offsetof(struct p2p_av, core),
 };
 

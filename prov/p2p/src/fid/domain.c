@@ -98,13 +98,6 @@ static int domain_control(struct fid *fid, int command, void *arg)
 				: fid_control(fid, command, arg);
 }
 
-static int domain_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
-{
-	struct fid *core = fid_core(fid);
-
-	return core->ops->bind(core, fid_core(bfid), flags);
-}
-
 static int domain_query_atomic(struct fid_domain *fid, enum fi_datatype datatype, enum fi_op op,
 			       struct fi_atomic_attr *attr, uint64_t flags)
 {
@@ -138,7 +131,7 @@ static int domain_xpu_ctx(struct fid_domain *domain, struct fi_xpu_attr *attr,
 }
 
 static struct fid_class domain_class = {
-	.ops = FID_OPS(.close = domain_close, .bind = domain_bind, .control = domain_control,
+	.ops = FID_OPS(.close = domain_close, .bind = fid_bind, .control = domain_control,
 		       .ops_set = rbuf_ops_set),
 	.core = offsetof(struct p2p_domain, core),
 };

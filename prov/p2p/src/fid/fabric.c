@@ -65,6 +65,7 @@ int fabric_open(struct fid_fabric *core, const struct fid_kind *kind,
 	fabric->fid.api_version = core->api_version;
 	/* a hook comes after the open, and events name the fabric by this context */
 	core->fid.context = fabric;
+	fid_pair_add(&fabric->pair, &core->fid, &fabric->fid.fid);
 	*fabric_fid = &fabric->fid;
 	return 0;
 }

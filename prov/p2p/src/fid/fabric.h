@@ -8,6 +8,7 @@
 
 #include "base/base.h"
 #include "base/process.h"
+#include "fid/fid.h"
 #include "fid/kind.h"
 
 struct domain_triggers;
@@ -22,6 +23,7 @@ struct domain_triggers;
 struct p2p_fabric {
 	struct fid_fabric fid;
 	struct fid_fabric *core;
+	struct fid_pair pair;
 	const struct fid_kind *kind;
 	pid_t owner;
 	const struct domain_triggers *triggers;

@@ -161,6 +161,13 @@ int fid_refuse_trigger(void)
 	return -FI_ENOSYS;
 }
 
+int fid_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+	struct fid *core = fid_core(fid);
+
+	return core->ops->bind(core, fid_core(bfid), flags);
+}
+
 int fid_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
 	return -FI_ENOSYS;

@@ -79,6 +79,7 @@ int fid_refuse_trigger(void);
 /* Entries of struct fi_ops: the core's object answers, if it may see the arguments */
 int fid_control(struct fid *fid, int command, void *arg);
 int fid_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
+int fid_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 int fid_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 int fid_no_control(struct fid *fid, int command, void *arg);
 

@@ -12,11 +12,6 @@
 #include "fid/table.h"
 #include "base/libfabric.h"
 
-static int pep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
-{
-	return fi_pep_bind(pep_of(fid)->core, fid_core(bfid), flags);
-}
-
 static int pep_getopt(fid_t fid, int level, int name, void *value, size_t *len)
 {
 	return fi_getopt(fid_core(fid), level, name, value, len);
@@ -43,7 +38,7 @@ static int pep_close(struct fid *fid)
 }
 
 static struct fid_class pep_class = {
-	.ops = FID_OPS(.close = pep_close, .bind = pep_bind, .control = fid_control),
+	.ops = FID_OPS(.close = pep_close, .bind = fid_bind, .control = fid_control),
 	.core = offsetof(struct p2p_pep, core),
 };
 

@@ -629,6 +629,7 @@ int info_to_core(struct fi_info *info, uint32_t version)
 		free(excluded);
 		free(info->fabric_attr->prov_name);
 		info->fabric_attr->prov_name = name;
+		info->fabric_attr->fabric = NULL;
 	}
 	if (!info_is_rdm(info)) {
 		info_plain_to_core(info);
