@@ -229,7 +229,13 @@ int fabric_port_open(struct fabric_port *port)
 
 void fabric_port_shut(struct fabric_port *port)
 {
-	if (port->ep && !fi_close(&port->ep->fid))
+	int ret = port->ep ? fi_close(&port->ep->fid) : 0;
+
+	if (ret)
+		fabric_warn(
+			"an endpoint does not close, so memory may be written that NCCL frees: %s",
+			fi_strerror(-ret));
+	else
 		port->ep = NULL;
 }
 
