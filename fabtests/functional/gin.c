@@ -429,6 +429,15 @@ static int puts_of(struct world *w)
 	return close_all(w, ctx);
 }
 
+/* A communicator of its own, for what breaks it */
+static int begin(struct world *w, void **ctx)
+{
+	FT_TRY(gin_check(w->v11->init(ctx, 1, gin_say), "init"));
+	FT_TRY(connect_all(w, *ctx));
+	FT_TRY(register_all(w));
+	return meet(w);
+}
+
 /*
  * A put to what its owner has deregistered: it never is done, as NCCL 2.28 looks at that alone and counts the put. The signal
  * behind it is not sent. Since then all is refused, which NCCL tells the application.
@@ -441,10 +450,7 @@ static int broken(struct world *w)
 	int ret = NCCL_SUCCESS, done = 0;
 	uint64_t word = 0;
 
-	FT_TRY(gin_check(w->v11->init(&ctx, 1, gin_say), "init"));
-	FT_TRY(connect_all(w, ctx));
-	FT_TRY(register_all(w));
-	FT_TRY(meet(w));
+	FT_TRY(begin(w, &ctx));
 	if (me)
 		FT_TRY(gin_check(w->v11->dereg_mr(w->coll, w->data_mr), "deregistering"));
 	FT_TRY(meet(w));
@@ -483,10 +489,7 @@ static int aborted(struct world *w)
 	int ret = NCCL_SUCCESS, done = 0;
 	uint64_t word = 0;
 
-	FT_TRY(gin_check(w->v11->init(&ctx, 1, gin_say), "init"));
-	FT_TRY(connect_all(w, ctx));
-	FT_TRY(register_all(w));
-	FT_TRY(meet(w));
+	FT_TRY(begin(w, &ctx));
 	if (!w->proc->rank) {
 		FT_TRY(put(w, 0, 1, LARGEST, 7, true, &req));
 		FT_TRY(gin_check(w->v11->dereg_mr(w->coll, w->words_mr), "deregistering"));
