@@ -108,7 +108,6 @@ bool call_open(struct call *call, unsigned int number, struct call_reporter repo
 	if (!call_wants() || !(dev_active() || hidden_any()) || !call_enter())
 		return false;
 	*call = (struct call){.number = number, .reporter = reporter};
-	call->reporter.name = report_names[number];
 	return true;
 }
 
@@ -490,9 +489,11 @@ static int call_code(int error, const char *name, const char *why)
 	return code;
 }
 
-int call_report(const struct call_reporter *reporter, int error, const char *why)
+/* @name: the call's, or NULL */
+static int call_report_as(const struct call_reporter *reporter, const char *name, int error,
+			  const char *why)
 {
-	const int code = call_code(error, reporter->name, why);
+	const int code = call_code(error, name, why);
 
 	if (reporter->comm != MPI_COMM_NULL)
 		PMPI_Comm_call_errhandler(reporter->comm, code);
@@ -503,6 +504,16 @@ int call_report(const struct call_reporter *reporter, int error, const char *why
 	return code;
 }
 
+int call_report(const struct call_reporter *reporter, int error, const char *why)
+{
+	return call_report_as(reporter, NULL, error, why);
+}
+
+int call_failed(const struct call *call, int error, const char *why)
+{
+	return call_report_as(&call->reporter, report_names[call->number], error, why);
+}
+
 int call_told(int ret, const char *why)
 {
 	return why ? call_report(&CALL_COMM(MPI_COMM_WORLD), ret, why) : ret;
@@ -510,9 +521,8 @@ int call_told(int ret, const char *why)
 
 int call_error(struct call *call)
 {
-	return call->error == MPI_SUCCESS
-		       ? MPI_SUCCESS
-		       : call_report(&call->reporter, call->error, call->why);
+	return call->error == MPI_SUCCESS ? MPI_SUCCESS
+					  : call_failed(call, call->error, call->why);
 }
 
 int call_ready(struct call *call)
@@ -541,7 +551,7 @@ static int call_forgotten(struct call *call)
 {
 	/* MPI may go on with the mirrors, so they stay */
 	call->count = 0;
-	return call_report(&call->reporter, MPI_ERR_NO_MEM,
+	return call_failed(call, MPI_ERR_NO_MEM,
 			   "no memory for what is left to do: the data is lost");
 }
 
@@ -552,7 +562,7 @@ int call_close(struct call *call, int ret)
 
 		ret = mirror_drain(call->mirrors[i], &why);
 		if (ret != MPI_SUCCESS)
-			ret = call_report(&call->reporter, ret, why);
+			ret = call_failed(call, ret, why);
 	}
 	return call_end(call, ret);
 }

@@ -57,7 +57,7 @@ struct parts_flow;
  * @why:	what that was
  * @flow:	its messages, if it has a request for them (parts.h); else NULL
  * @in_place:	one of its buffers was MPI_IN_PLACE
- * @reporter:	what has the error handler, and the call's name without MPI_, if it is known
+ * @reporter:	what has the error handler
  */
 struct call {
 	unsigned int number;
@@ -72,13 +72,12 @@ struct call {
 		MPI_Comm comm;
 		MPI_Win win;
 		MPI_File file;
-		const char *name;
 	} reporter;
 };
 
-#define CALL_COMM(of) ((struct call_reporter){of, MPI_WIN_NULL, MPI_FILE_NULL, NULL})
-#define CALL_WIN(of) ((struct call_reporter){MPI_COMM_NULL, of, MPI_FILE_NULL, NULL})
-#define CALL_FILE(of) ((struct call_reporter){MPI_COMM_NULL, MPI_WIN_NULL, of, NULL})
+#define CALL_COMM(of) ((struct call_reporter){of, MPI_WIN_NULL, MPI_FILE_NULL})
+#define CALL_WIN(of) ((struct call_reporter){MPI_COMM_NULL, of, MPI_FILE_NULL})
+#define CALL_FILE(of) ((struct call_reporter){MPI_COMM_NULL, MPI_WIN_NULL, of})
 
 /* The function of that name that comes after ours: MPI's own, or a tool's. It ends the process if there is none. */
 void *call_symbol(const char *name);
@@ -125,11 +124,13 @@ int call_direct_all(MPI_Comm comm, size_t count, MPI_Datatype type);
 size_t call_times(size_t ranks, MPI_Count count);
 
 /*
- * What to return instead of calling MPI, after the error handler: MPI_SUCCESS if nothing has gone wrong. call_report() is for
- * an error class of ours. call_ready() copies what MPI is about to read as well.
+ * What to return instead of calling MPI, after the error handler: MPI_SUCCESS if nothing has gone wrong. call_report() and
+ * call_failed() are for an error class of ours; the text of the latter names the call. call_ready() copies what MPI is about to
+ * read as well.
  */
 int call_error(struct call *call);
 int call_report(const struct call_reporter *reporter, int error, const char *why);
+int call_failed(const struct call *call, int error, const char *why);
 int call_ready(struct call *call);
 /* Notes what has gone wrong, if nothing has so far: an error class. */
 void call_fail(struct call *call, int error, const char *why);

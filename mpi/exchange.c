@@ -23,7 +23,6 @@ bool exchange_open(struct exchange *exchange, unsigned int number, MPI_Comm comm
 	*exchange = (struct exchange){.comm = hidden};
 	exchange->call.number = number;
 	exchange->call.reporter = CALL_COMM(comm);
-	exchange->call.reporter.name = report_names[number];
 	PMPI_Comm_rank(hidden, &exchange->rank);
 	PMPI_Comm_size(hidden, &exchange->ranks);
 	return true;

@@ -363,7 +363,7 @@ bool parts_run(struct call *call, int *ret, MPI_Comm comm, const struct parts *o
 	parts_ended(flow, true);
 	*ret = parts_close(flow, &why);
 	if (*ret != MPI_SUCCESS)
-		*ret = call_report(&call->reporter, *ret, why);
+		*ret = call_failed(call, *ret, why);
 	return true;
 }
 
