@@ -415,10 +415,10 @@ fuzz_all() {
 
 # ---- the parts ----
 
-# Both wait for files, and for what is one after the other
+# Neither uses two processors all the time
 part_structure() {
 	begin_aside "check-tree" "$top/contrib/check-tree" --source
-	build plain
+	part_build
 	count_aside "check-tree"
 }
 
@@ -688,7 +688,7 @@ part_kill() {
 
 # Programs that take several numbers of ranks have some with Open MPI 4.1, and others with the 5.0 of Debian 13. These patterns
 # leave out what the other one has
-mpi_40='^mpi-(exchange|neighbor|several|rma|pt2pt|enqueue|scarce|window|unexpected)-[1345]$'
+mpi_41='^mpi-(exchange|neighbor|several|rma|pt2pt|enqueue|scarce|window|unexpected)-[1345]$'
 mpi_50='^mpi-(exchange|neighbor|several|pt2pt|enqueue|scarce|window|unexpected)-2$'
 
 part_trixie() {
@@ -712,7 +712,7 @@ part_trixie() {
 	if [ -x "$base/plain/fabtests/fi_p2p_mpi_bcast" ]; then
 		suite=mpi
 		# What kernels do, and which way data goes, is no matter of the MPI's. This one has no windows of its own over tcp
-		leave_out "$mpi_40|-late-1\$|-none-|-8\$|-20\$|^mpi-(calls-1|example-sum-2)\$|^mpi-(tree|far|gaps|kernel|calculate)-" \
+		leave_out "$mpi_41|-late-1\$|-none-|-8\$|-20\$|^mpi-(calls-1|example-sum-2)\$|^mpi-(tree|far|gaps|kernel|calculate)-" \
 			'^mpi-(capture-3|window-(programs|apart-2))$'
 		run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
 		leave_out
@@ -797,7 +797,7 @@ part_asan() {
 	# glibc's blocks of thread-local memory are guessed at by what lies before them, which now
 	# and then is taken for an address that the leak check dies of
 	local options=detect_stack_use_after_return=1:intercept_tls_get_addr=0 units
-	local others='^fabtests/sim/'
+	local timed others='^fabtests/sim/'
 
 	export ASAN_OPTIONS=detect_leaks=1:$options
 	export UBSAN_OPTIONS=print_stacktrace=1
@@ -813,9 +813,9 @@ part_asan() {
 	[ -z "$all" ] || test_that "simulated worlds, asan" "$base/asan/fabtests/sim/p2p_sim" --seeds 1-36
 	# what is left out measures, is as another one, or is about order and time, not about memory. What is unloaded has
 	# no names in reports
-	others='^(unpinned-rma|lanes-host|xpu-(few|native|turns)|autoprogress|foreign|as-rma|fork|lanecut|pingpong-delivery'
-	others+='|hmem-p2p-(async|lazy)|cq-eager|waiting-sleeps|served-late)$'
-	leave_out "$repeated_but_stress|$composed|$others|$slow_alone" '^unload$'
+	timed='^(unpinned-rma|lanes-host|xpu-(few|native|turns)|autoprogress|foreign|as-rma|fork|lanecut|pingpong-delivery'
+	timed+='|hmem-p2p-(async|lazy)|cq-eager|waiting-sleeps|served-late)$'
+	leave_out "$repeated_but_stress|$composed|$timed|$slow_alone" '^unload$'
 	# lanes are of a core that leaks, and where there are many processors, ofi_rxm has some unasked
 	export LSAN_OPTIONS=suppressions=$top/fabtests/lsan.supp:print_suppressions=0
 	run_functional asan layered cuda "tcp;ofi_rxm;ofi_p2p"
