@@ -348,13 +348,13 @@ static int guess(struct side *s, struct wire_msg msg)
 }
 
 /* Another's message is said to have arrived. */
-static int attack_fin(struct side *s)
+static int attack_done(struct side *s)
 {
 	return guess(s, (struct wire_msg){.type = WIRE_DONE, .to_sender = true});
 }
 
 /* The pieces of another's message are asked for. */
-static int attack_cts(struct side *s)
+static int attack_take(struct side *s)
 {
 	return guess(s, hostile_take(0, LONG, 0));
 }
@@ -471,8 +471,8 @@ static const struct scene scenes[] = {
 	{"descriptors", LONG, 1, false, attack_descriptors, NULL},
 	{"lent-key", LENT, BAITS, false, attack_lent_key, NULL},
 	{"lent-write", LONG, 1, false, attack_lent_write, NULL},
-	{"fin", LONG, 1, true, attack_fin, NULL},
-	{"cts", LONG, 1, true, attack_cts, NULL},
+	{"done", LONG, 1, true, attack_done, NULL},
+	{"take", LONG, 1, true, attack_take, NULL},
 	{"announcements", LONG, 1, false, attack_announcements, NULL},
 	{"writes", LONG, 1, false, attack_writes, hostile_recant_writes},
 	{"reads", LONG, 1, false, attack_reads, recant_reads, true},

@@ -3,8 +3,7 @@
  * fi_p2p_xpu_turns: a ring that posts little waits for few operations of rings that are full, however slow the core
  * provider is. That is BUSYCORE_NULL=slow of null.c, where a write says how many are in front of it.
  *
- * Full rings go on after that. With BUSYCORE_NULL=deaf the peer of theirs makes no progress, which holds up a turn no longer
- * than a second.
+ * Full rings go on after that. With BUSYCORE_NULL=deaf their peer makes no progress, and a turn waits for it for a second at most.
  *
  * A thread of the host plays all blocks. The full rings keep more than the core ends meanwhile.
  */
@@ -43,7 +42,7 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* So many operations have */
+/* Waits until so many operations have ended */
 static int ended(struct xpu_side *side, uint64_t count)
 {
 	while (fi_cntr_read(side->tx) < count)

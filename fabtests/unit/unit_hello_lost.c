@@ -392,7 +392,7 @@ static void fail_sent(void)
 /* What goes beside the endpoint does not arrive: the peer is lost, and is told by the endpoint itself. */
 void test_unsent_aside(void **state)
 {
-	struct wire_msg fin = {.type = WIRE_DONE, .to_sender = true, .id = 5}, told;
+	struct wire_msg done = {.type = WIRE_DONE, .to_sender = true, .id = 5}, told;
 	struct xfer_ep side;
 	struct xfer_peer *peer;
 
@@ -407,7 +407,7 @@ void test_unsent_aside(void **state)
 	p2p_lock_take(&fake_xfer.lock);
 	peer = xfer_peer_find(&hello_ep, FAKE_NEW);
 	assert_ptr_equal(peer->via, &side);
-	assert_int_equal(ctrl_tell(peer, &fin), 0);
+	assert_int_equal(ctrl_tell(peer, &done), 0);
 	p2p_lock_drop(&fake_xfer.lock);
 	fail_sent();
 	assert_int_equal(state_of(FAKE_NEW), XFER_PEER_FOREIGN);

@@ -146,7 +146,7 @@ void scenes_stop(void);
 /* Opens the endpoint, and brings the request into the state. */
 void scene_open(struct scene *scene, const struct scene_kind *kind);
 
-/* What is between marker and FIN goes by an endpoint beside the scene's. */
+/* What is between marker and DONE goes by an endpoint beside the scene's. */
 void scene_side(struct scene *scene);
 
 /* Its state; XFER_ENDED: it is not there any more */

@@ -163,7 +163,7 @@ void test_closed_across_copying(void **state)
 	close_there(FI_ECANCELED);
 }
 
-/* All is here, and the FIN waits for room. */
+/* All is here, and the DONE waits for room. */
 void test_closed_across_telling(void **state)
 {
 	struct wire_msg msg = *said_msg(SAID_ANNOUNCE);

@@ -340,12 +340,12 @@ static void test_round_trip(void **state)
 /* An encoder given a name, a key, or a greeting's fields for what has none drops them */
 static void test_parts_of_others(void **state)
 {
-	const struct wire_msg fin = MSG(DONE, 7, ANSWERS, TARGET, NAME(9), GREETING);
+	const struct wire_msg done = MSG(DONE, 7, ANSWERS, TARGET, NAME(9), GREETING);
 	unsigned char buf[WIRE_MSG_MAX];
 	struct wire_msg msg;
 	const char *why;
 
-	assert_int_equal(wire_encode(&fin, buf), HEAD);
+	assert_int_equal(wire_encode(&done, buf), HEAD);
 	assert_int_equal(decode(buf, HEAD, &msg, &why), 0);
 	assert_int_equal(msg.name_len, 0);
 	assert_int_equal(msg.key, 0);

@@ -95,14 +95,14 @@ static bool rndv_recv_commit(struct xfer_req *req)
 static void rndv_recv_done(struct xfer_req *req)
 {
 	const struct xfer_arrival *arrival = req->transfer.recv.arrival;
-	bool fin = arrival->flags & WIRE_WANT_DONE || req->path.proto == PATH_ACROSS;
+	bool tell = arrival->flags & WIRE_WANT_DONE || req->path.proto == PATH_ACROSS;
 
 	if (rndv_recv_commit(req))
 		return;
-	if (fin)
+	if (tell)
 		rndv_recv_answer(req);
 	req->transfer.since = clock_coarse_ms();
-	if ((fin || !req->transfer.wanted) && ctrl_unsent(req->transfer.via, req->transfer.to))
+	if ((tell || !req->transfer.wanted) && ctrl_unsent(req->transfer.via, req->transfer.to))
 		xfer_req_move(req, XFER_TELLING);
 	else
 		rndv_recv_end(req);
