@@ -139,6 +139,7 @@ struct emu_alloc {
 	struct emu_block *block;
 	struct CUmemPoolHandle_st *pool;
 	struct emu_phys *phys;        /* VMM only */
+	bool unmapping;               /* VMM only: cuMemUnmap is under way */
 	struct emu_reservation *resv; /* VMM only */
 	uint32_t slot;                /* its place in the device's table of exported memory;
 				       * 0: none */

@@ -10,7 +10,9 @@
 #define _GNU_SOURCE
 #include "emu.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -266,6 +268,10 @@ EMU_API(cuMemRetainAllocationHandle, CUmemGenericAllocationHandle *out, void *ad
 	pthread_mutex_lock(&emu.lock);
 	alloc = emu_alloc_find((uintptr_t) addr);
 	if (alloc && alloc->kind == EMU_VMM) {
+		errno = EFAULT;
+		/* a driver crashes, or writes to its own freed memory: probe_unmap.c */
+		if (alloc->unmapping)
+			emu_die("cuMemRetainAllocationHandle beside cuMemUnmap");
 		alloc->phys->refs++;
 		alloc->phys->handles++;
 		*out = (uintptr_t) alloc->phys;
@@ -518,8 +524,14 @@ EMU_API(cuMemUnmap, CUdeviceptr ptr, size_t size)
 	pthread_mutex_lock(&emu.lock);
 	resv = emu_reservation_find(ptr);
 	if (resv && size <= resv->size - (ptr - resv->base) && emu_mappings_whole(ptr, size)) {
-		while ((alloc = emu_mapping_in(ptr, size)))
+		while ((alloc = emu_mapping_in(ptr, size))) {
+			alloc->unmapping = true;
+			pthread_mutex_unlock(&emu.lock);
+			for (int i = 0; i < 10; i++)
+				sched_yield();
+			pthread_mutex_lock(&emu.lock);
 			emu_mapping_destroy(alloc);
+		}
 		rc = CUDA_SUCCESS;
 	}
 	pthread_mutex_unlock(&emu.lock);

@@ -215,7 +215,7 @@ static void test_silent(void **state)
 #define SIZE ((size_t) 2 << 20)
 
 /* Maps new memory there, that no device may access yet */
-static CUresult virtual_map(CUdeviceptr ptr)
+static CUresult virtual_map(CUdeviceptr ptr, size_t size)
 {
 	const CUmemAllocationProp prop = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -224,12 +224,12 @@ static CUresult virtual_map(CUdeviceptr ptr)
 	};
 	CUmemGenericAllocationHandle handle;
 
-	assert_int_equal(cuMemCreate(&handle, SIZE, &prop, 0), CUDA_SUCCESS);
-	assert_int_equal(cuMemMap(ptr, SIZE, 0, handle, 0), CUDA_SUCCESS);
+	assert_int_equal(cuMemCreate(&handle, size, &prop, 0), CUDA_SUCCESS);
+	assert_int_equal(cuMemMap(ptr, size, 0, handle, 0), CUDA_SUCCESS);
 	return cuMemRelease(handle);
 }
 
-static CUdeviceptr virtual_alloc(void)
+static CUdeviceptr virtual_alloc(size_t size)
 {
 	const CUmemAccessDesc access = {
 		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE},
@@ -237,9 +237,9 @@ static CUdeviceptr virtual_alloc(void)
 	};
 	CUdeviceptr ptr;
 
-	assert_int_equal(cuMemAddressReserve(&ptr, SIZE, 0, 0, 0), CUDA_SUCCESS);
-	assert_int_equal(virtual_map(ptr), CUDA_SUCCESS);
-	assert_int_equal(cuMemSetAccess(ptr, SIZE, &access, 1), CUDA_SUCCESS);
+	assert_int_equal(cuMemAddressReserve(&ptr, size, 0, 0, 0), CUDA_SUCCESS);
+	assert_int_equal(virtual_map(ptr, size), CUDA_SUCCESS);
+	assert_int_equal(cuMemSetAccess(ptr, size, &access, 1), CUDA_SUCCESS);
 	return ptr;
 }
 
@@ -268,15 +268,16 @@ static bool given(const struct ipc_offer *offer)
 	return !fd;
 }
 
-/* It is given to who knows the word, as long as it is granted. */
+/* It is given to who knows the word, as long as it is granted, and offered. */
 static void test_granted(void **state)
 {
+	struct ipc_own own = {.number = 0}, region = {.number = 0};
 	struct ipc_share *share, *again;
 	struct ipc_offer offer, other;
 	struct dev_mem mem;
 
 	unit_dev_start();
-	assert_true(dev_find((void *) (uintptr_t) virtual_alloc(), &mem));
+	assert_true(dev_find((void *) (uintptr_t) virtual_alloc(SIZE), &mem));
 	assert_int_equal(mem.size, SIZE);
 	offer = (struct ipc_offer){
 		.process = number(),
@@ -286,6 +287,13 @@ static void test_granted(void **state)
 	};
 	assert_false(given(&offer));
 	assert_int_equal(ipc_share_grant(mem.id, -1, &share, offer.handle), 0);
+	/* the application may be unmapping it, so the driver must not be asked */
+	assert_false(given(&offer));
+	ipc_own_stand(&own, 1234, &mem, (void *) mem.base, 1);
+	assert_true(given(&offer));
+	ipc_own_fall(&own);
+	assert_false(given(&offer));
+	ipc_own_stand(&region, 0, &mem, NULL, 0);
 	assert_true(given(&offer));
 	other = offer;
 	assert_int_equal(ipc_share_grant(mem.id, -1, &again, other.handle), 0);
@@ -304,6 +312,61 @@ static void test_granted(void **state)
 	ipc_share_revoke(share);
 	assert_false(given(&offer));
 	ipc_share_revoke(again);
+	ipc_own_fall(&region);
+}
+
+/* A message out of @mem from device to device. What it needs stays attached. */
+static void message(struct ipc *owner, struct ipc *user, const struct dev_mem *mem)
+{
+	struct ipc_own own = {.number = 0};
+	struct ipc_import *import;
+	struct ipc_offer offer;
+	const struct ipc_claim claim = {.peer = 1, .number = 7, .len = 1, .offer = &offer};
+	const struct ipc_export *export;
+	const char *why;
+	void *addr;
+
+	export = ipc_export(owner, mem, (void *) mem->base, 1, &why);
+	assert_non_null(export);
+	ipc_describe(owner, export, mem, (void *) mem->base, &offer);
+	ipc_own_stand(&own, 7, mem, (void *) mem->base, 1);
+	assert_int_equal(ipc_open(user, &claim, mem, &import, &addr), 0);
+	ipc_own_fall(&own);
+	unit_clock_pass(10 * IPC_QUIET);
+	ipc_tend(user, false);
+	assert_true(ipc_keeps(user));
+	ipc_close(user, import);
+	assert_true(ipc_restless(user));
+}
+
+/* What was attached is detached some time after its last use, though copies go on. Its owner is not asked about it. */
+static void test_detached(void **state)
+{
+	struct ipc owner, user;
+	struct dev_mem mem;
+
+	unit_dev_start();
+	unit_clock_stop();
+	ipc_init(&owner, number());
+	ipc_init(&user, number());
+	owner.process = number();
+	for (int many = 0; many <= 1; many++) {
+		const size_t size = many ? IPC_GONE_MOST + SIZE : SIZE;
+
+		assert_true(dev_find((void *) (uintptr_t) virtual_alloc(size), &mem));
+		message(&owner, &user, &mem);
+		unit_clock_pass((many ? IPC_BRIEF : IPC_QUIET) - 1);
+		ipc_tend(&user, false);
+		assert_true(ipc_keeps(&user));
+		assert_int_equal(user.look.number, -1);
+		unit_clock_pass(1);
+		ipc_tend(&user, false);
+		assert_false(ipc_keeps(&user));
+		assert_int_equal(cuMemUnmap(mem.base, size), CUDA_SUCCESS);
+	}
+	ipc_fini(&user);
+	ipc_fini(&owner);
+	unit_clock_run();
 }
 
 /* ---- an owner that lies ---- */
@@ -513,12 +576,12 @@ static void test_seen_virtual(void **state)
 	uint64_t id = 0;
 
 	unit_dev_start();
-	place.base = virtual_alloc();
+	place.base = virtual_alloc(SIZE);
 	assert_int_equal(dev_identify((void *) (uintptr_t) place.base, &place.id), 1);
 	assert_int_equal(seen(&place, 1), 0);
 	assert_int_equal(cuMemUnmap(place.base, SIZE), CUDA_SUCCESS);
 	assert_int_equal(seen(&place, 1), 1);
-	assert_int_equal(virtual_map(place.base), CUDA_SUCCESS);
+	assert_int_equal(virtual_map(place.base, SIZE), CUDA_SUCCESS);
 	assert_int_equal(dev_identify((void *) (uintptr_t) place.base, &id), 1);
 	assert_int_not_equal(id, place.id);
 	assert_int_equal(seen(&place, 1), 1);
@@ -613,14 +676,14 @@ static void test_stop(void **state)
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing),      cmocka_unit_test(test_noise),
-		cmocka_unit_test(test_many),         cmocka_unit_test(test_child),
-		cmocka_unit_test(test_nobody),       cmocka_unit_test(test_silent),
-		cmocka_unit_test(test_granted),      cmocka_unit_test(test_lies),
-		cmocka_unit_test(test_late),         cmocka_unit_test(test_full),
-		cmocka_unit_test(test_seen),         cmocka_unit_test(test_seen_noise),
-		cmocka_unit_test(test_seen_virtual), cmocka_unit_test(test_seen_amid),
-		cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_nothing),    cmocka_unit_test(test_noise),
+		cmocka_unit_test(test_many),       cmocka_unit_test(test_child),
+		cmocka_unit_test(test_nobody),     cmocka_unit_test(test_silent),
+		cmocka_unit_test(test_granted),    cmocka_unit_test(test_detached),
+		cmocka_unit_test(test_lies),       cmocka_unit_test(test_late),
+		cmocka_unit_test(test_full),       cmocka_unit_test(test_seen),
+		cmocka_unit_test(test_seen_noise), cmocka_unit_test(test_seen_virtual),
+		cmocka_unit_test(test_seen_amid),  cmocka_unit_test(test_stop),
 	};
 	static const struct unit unit = {.tests = tests, .test_count = UNIT_COUNT(tests)};
 

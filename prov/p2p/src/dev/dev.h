@@ -8,8 +8,8 @@
  * is done: a mark is reached when all copies before it have ended. Reading that count is a load from host memory where the device can write it
  * there, so that waiting costs no driver call.
  *
- * Threads: everything but the queues may be used from any thread at any time; a queue is
- * used by one thread at a time (its owner's lock).
+ * Threads: everything but the queues may be used from any thread at any time, about memory that is not being unmapped
+ * (mem/ipc_own.h). A queue is used by one thread at a time (its owner's lock).
  */
 #ifndef P2P_DEV_H
 #define P2P_DEV_H

@@ -69,6 +69,7 @@ static int mr_close(struct fid *fid)
 		ret = fi_close(&mr->core->fid);
 	if (ret)
 		return ret;
+	ipc_own_fall(&mr->own);
 	mr_free(mr);
 	domain_release(domain);
 	return 0;

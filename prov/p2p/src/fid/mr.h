@@ -17,6 +17,7 @@
  * @host:	the memory of @core, if that is one piece of host memory and stays so; else empty
  * @noted:	desc_cache.h has @host with its descriptor
  * @region:	what peers may ask us for, if it is @served
+ * @own:	it is offered to peers' kernels, once one has asked for that
  * @pmem:	what peers write there is made durable by us, where they ask for that
  */
 struct p2p_mr {
@@ -29,6 +30,7 @@ struct p2p_mr {
 	struct p2p_domain *domain;
 	struct region region;
 	bool served;
+	struct ipc_own own;
 	enum pmem_kind pmem;
 };
 

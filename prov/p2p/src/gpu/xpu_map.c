@@ -66,6 +66,8 @@ int xpu_mr_share(struct p2p_mr *mr, void *buf, size_t *len)
 	if (export)
 		ipc_describe(&xfer->ipc, export, &region->mem, region->iov[0].iov_base,
 			     &share.offer);
+	if (export && !mr->own.entry.le_prev)
+		ipc_own_stand(&mr->own, 0, &region->mem, NULL, 0);
 	p2p_lock_drop(&xfer->lock);
 	if (!export) {
 		P2P_INFO("peers' kernels cannot store to a region: %s\n", why);

@@ -17,8 +17,6 @@
 #include "base/log.h"
 #include "base/trace.h"
 
-#define IPC_OWN_CHAINS 256
-
 /* How long an answer is waited for, though nobody waits [ms] */
 #define IPC_PATIENCE 2000
 
@@ -192,123 +190,6 @@ void ipc_describe(const struct ipc *ipc, const struct ipc_export *export,
 	memcpy(offer->handle, export->handle, sizeof offer->handle);
 }
 
-/*
- * The offers of this process that stand, by their numbers, of all domains, and what reads them here. Each domain has a
- * lock of its own, so these have another one. PROCESS_READINGS is held from the look whether one stands until it is read,
- * and while it falls.
- */
-static struct {
-	LIST_HEAD(, ipc_own) chains[IPC_OWN_CHAINS];
-	LIST_HEAD(, ipc_reading) readings;
-} ipc_owns;
-
-void ipc_own_stand(struct ipc_own *own, uint64_t number, const struct dev_mem *mem,
-		   const void *addr, size_t len)
-{
-	own->number = number;
-	own->id = mem->id;
-	own->addr = (uintptr_t) addr;
-	own->len = len;
-	process_lock(PROCESS_TABLES);
-	LIST_INSERT_HEAD(&ipc_owns.chains[number % IPC_OWN_CHAINS], own, entry);
-	process_unlock(PROCESS_TABLES);
-}
-
-/* One that reads it, or NULL */
-static struct ipc_reading *ipc_reading_of(const struct ipc_own *own)
-{
-	struct ipc_reading *reading;
-
-	process_lock(PROCESS_TABLES);
-	LIST_FOREACH(reading, &ipc_owns.readings, entry) {
-		if (reading->number == own->number)
-			break;
-	}
-	process_unlock(PROCESS_TABLES);
-	return reading;
-}
-
-static void ipc_reading_end(struct ipc_reading *reading)
-{
-	process_lock(PROCESS_TABLES);
-	LIST_REMOVE(reading, entry);
-	process_unlock(PROCESS_TABLES);
-	reading->queue = NULL;
-}
-
-void ipc_own_fall(struct ipc_own *own)
-{
-	struct ipc_reading *reading;
-
-	if (!own->entry.le_prev)
-		return;
-	process_lock(PROCESS_READINGS);
-	process_lock(PROCESS_TABLES);
-	LIST_REMOVE(own, entry);
-	process_unlock(PROCESS_TABLES);
-	own->entry.le_prev = NULL;
-	while ((reading = ipc_reading_of(own))) {
-		reading->queue->ops->queue_drain(reading->queue);
-		ipc_reading_end(reading);
-	}
-	process_unlock(PROCESS_READINGS);
-}
-
-static bool ipc_number_stands(uint64_t number)
-{
-	const struct ipc_own *own;
-
-	process_lock(PROCESS_TABLES);
-	LIST_FOREACH(own, &ipc_owns.chains[number % IPC_OWN_CHAINS], entry) {
-		if (own->number == number)
-			break;
-	}
-	process_unlock(PROCESS_TABLES);
-	return own;
-}
-
-int ipc_read(struct ipc_reading *reading, uint64_t number, struct dev_queue *queue,
-	     int (*start)(void *arg), void *arg)
-{
-	int ret;
-
-	process_lock(PROCESS_READINGS);
-	ret = ipc_number_stands(number) ? start(arg) : -FI_ECONNABORTED;
-	if (!ret) {
-		reading->queue = queue;
-		reading->number = number;
-		process_lock(PROCESS_TABLES);
-		LIST_INSERT_HEAD(&ipc_owns.readings, reading, entry);
-		process_unlock(PROCESS_TABLES);
-	}
-	process_unlock(PROCESS_READINGS);
-	return ret;
-}
-
-void ipc_read_end(struct ipc_reading *reading)
-{
-	process_lock(PROCESS_READINGS);
-	if (reading->queue)
-		ipc_reading_end(reading);
-	process_unlock(PROCESS_READINGS);
-}
-
-/* Has this process offered that, for this message, which is under way? */
-static bool ipc_own_stands(const struct ipc_claim *claim)
-{
-	const uintptr_t addr = claim->offer->base + claim->offer->offset;
-	const struct ipc_own *own;
-
-	process_lock(PROCESS_TABLES);
-	LIST_FOREACH(own, &ipc_owns.chains[claim->number % IPC_OWN_CHAINS], entry) {
-		if (own->number == claim->number && own->id == claim->offer->id &&
-		    own->addr == addr && claim->len <= own->len)
-			break;
-	}
-	process_unlock(PROCESS_TABLES);
-	return own;
-}
-
 /* ---- the others' ---- */
 
 /* Kernels of this process may wait for a message that is to come: its domains share the device's context */
@@ -456,14 +337,19 @@ static void ipc_place_gone(struct ipc *ipc, const struct ipc_place *place)
 	}
 }
 
+/* What is in use is offered, so it is there */
+static bool ipc_may_ask(const struct ipc_import *import)
+{
+	return !import->users && !import->gone && !import->shared;
+}
+
 /* What nobody has asked about for longest, of what may be asked about; NULL: there is no such */
 static struct ipc_import *ipc_look_first(const struct ipc *ipc)
 {
 	struct ipc_import *import, *first = NULL;
 
 	TAILQ_FOREACH(import, &ipc->imported, used) {
-		if (!import->users && !import->gone &&
-		    (!first || import->looked < first->looked))
+		if (ipc_may_ask(import) && (!first || import->looked < first->looked))
 			first = import;
 	}
 	return first;
@@ -481,9 +367,8 @@ static void ipc_look_fill(struct ipc *ipc, uint64_t looked)
 		TAILQ_FOREACH(import, &ipc->imported, used) {
 			if (look->count == IPC_PLACES)
 				return;
-			if (import->key.process != look->process || import->users ||
-			    import->gone || import->looked == look->turn ||
-			    (!pass && import->looked != looked))
+			if (import->key.process != look->process || !ipc_may_ask(import) ||
+			    import->looked == look->turn || (!pass && import->looked != looked))
 				continue;
 			import->looked = look->turn;
 			look->places[look->count++] =
@@ -540,10 +425,29 @@ static void ipc_look(struct ipc *ipc)
 		ipc_look_ask(ipc);
 }
 
+static void ipc_detach_unused(struct ipc *ipc)
+{
+	const uint64_t now = clock_coarse_ms();
+	struct ipc_import *import, *next;
+	size_t unused = 0;
+
+	TAILQ_FOREACH(import, &ipc->imported, used)
+		unused += import->shared && !import->users ? import->size : 0;
+	for (import = TAILQ_FIRST(&ipc->imported); unused && import; import = next) {
+		next = TAILQ_NEXT(import, used);
+		if (!import->shared || import->users ||
+		    now - import->used_at < (unused > IPC_GONE_MOST ? IPC_BRIEF : IPC_QUIET))
+			continue;
+		unused -= import->size;
+		ipc_import_free(ipc, import);
+	}
+}
+
 void ipc_tend(struct ipc *ipc, bool still)
 {
 	if (!ipc->kept)
 		return;
+	ipc_detach_unused(ipc);
 	ipc_look(ipc);
 	if (still && clock_coarse_ms() - ipc->used_at >= IPC_QUIET)
 		ipc_close_gone(ipc);
@@ -682,6 +586,7 @@ static int ipc_import_new(struct ipc *ipc, const struct ipc_claim *claim,
 
 	if (failure && !ipc_failure_passed(failure))
 		return -FI_EOPNOTSUPP;
+	ipc_detach_unused(ipc);
 	ipc_look(ipc);
 	if (!ipc_close_unused(ipc, offer) || !ipc_make_room(ipc, offer->size))
 		return -FI_EAGAIN;
@@ -745,7 +650,8 @@ int ipc_open(struct ipc *ipc, const struct ipc_claim *claim, const struct dev_me
 	bool own = offer->process == ipc->process;
 	int ret;
 
-	if (own && !ipc_own_stands(claim)) {
+	if (own && !ipc_own_stands(claim->number, offer->id, offer->base + offer->offset,
+				   claim->len)) {
 		P2P_WARN("a peer offers memory of this process, which has not offered it\n");
 		return -FI_EOPNOTSUPP;
 	}
@@ -767,7 +673,10 @@ int ipc_open(struct ipc *ipc, const struct ipc_claim *claim, const struct dev_me
 void ipc_close(struct ipc *ipc, struct ipc_import *import)
 {
 	import->users--;
-	ipc->used_at = clock_coarse_ms();
+	import->used_at = ipc->used_at = clock_coarse_ms();
+	/* somebody has to look when it was unused for long enough */
+	if (import->shared)
+		ipc->look.pace = (struct retry){.delay = 0};
 }
 
 void ipc_trim(struct ipc *ipc)

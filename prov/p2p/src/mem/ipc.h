@@ -15,7 +15,10 @@
  * IPC_QUIET, or once there is more of it than IPC_GONE_MOST.
  *
  * If the application has said that its kernels wait, what was opened stays until ipc_trim(). What it is in the way of,
- * or what comes once IPC_GONE_MOST is gone, is refused then: its messages are staged. What was attached can be detached.
+ * or what comes once IPC_GONE_MOST is gone, is refused then: its messages are staged.
+ *
+ * Of memory that was attached, not opened, the owner's driver must not be asked (ipc_own.h). To detach it waits for nothing.
+ * So it is detached when it was unused for IPC_QUIET, or for IPC_BRIEF once more than IPC_GONE_MOST of it is unused.
  *
  * The caller's lock guards it.
  */
@@ -33,6 +36,7 @@
 
 #include "base/retry.h"
 #include "dev/dev.h"
+#include "mem/ipc_own.h"
 
 struct ipc_share;
 
@@ -87,32 +91,6 @@ struct ipc_export {
 TAILQ_HEAD(ipc_exports, ipc_export);
 
 /**
- * struct ipc_reading - a copy that reads, in this process, what the process itself has offered.
- * @queue:	that it is in; NULL: there is no such copy, or nobody has to wait for it any more
- * @number:	the message's
- */
-struct ipc_reading {
-	struct dev_queue *queue;
-	uint64_t number;
-	LIST_ENTRY(ipc_reading) entry;
-};
-
-/**
- * struct ipc_own - an offer of this process's that stands: its message is under way.
- * @number:	the message's number
- * @id:		the allocation's
- * @addr, @len:	the buffer
- * @entry:	@entry.le_prev is NULL if it does not stand
- */
-struct ipc_own {
-	uint64_t number;
-	uint64_t id;
-	uintptr_t addr;
-	size_t len;
-	LIST_ENTRY(ipc_own) entry;
-};
-
-/**
  * struct ipc_claim - an offer that has come in a message; a peer may say anything.
  * @peer:	who has sent it
  * @number:	the message's number there
@@ -142,6 +120,7 @@ struct ipc_key {
 
 /* See above [ms] */
 #define IPC_QUIET 1000
+#define IPC_BRIEF 100
 
 /* Questions that are further apart have no need to be asked in time [ns] */
 #define IPC_RESTLESS 4000000000ULL
@@ -177,7 +156,7 @@ struct ipc_look {
  * @size:	its length [bytes], as its runtime confirms
  * @shared:	it is attached, not opened
  * @addr:	where it is here
- * @users:	how many have it from ipc_open()
+ * @users:	how many have it from ipc_open(); @used_at: when the latest use ended [ms]
  * @gone:	its owner has freed it, or does not answer any more
  * @looked:	the latest question about it (ipc_look.turn)
  */
@@ -188,6 +167,7 @@ struct ipc_import {
 	bool shared;
 	void *addr;
 	unsigned int users;
+	uint64_t used_at;
 	bool gone;
 	uint64_t looked;
 	TAILQ_ENTRY(ipc_import) used;
@@ -275,27 +255,6 @@ const struct ipc_export *ipc_export(struct ipc *ipc, const struct dev_mem *mem,
 /* Fills @offer with all that there is to tell of the buffer at @addr in @mem */
 void ipc_describe(const struct ipc *ipc, const struct ipc_export *export,
 		  const struct dev_mem *mem, const void *addr, struct ipc_offer *offer);
-
-/*
- * From now on, and until it falls, the offer made of the buffer at @addr in @mem for message
- * @number stands. Other domains of this process may take it, in other threads.
- */
-void ipc_own_stand(struct ipc_own *own, uint64_t number, const struct dev_mem *mem,
-		   const void *addr, size_t len);
-
-/*
- * Withdraws an offer of device memory. Nothing, if it does not stand. Waits for copies in this process that
- * read the memory: it may be freed then. What other processes have opened stays.
- */
-void ipc_own_fall(struct ipc_own *own);
-
-/*
- * Has @start put a copy into @queue that reads the offer for message @number, if that stands; else -FI_ECONNABORTED. Once
- * the copy has ended, ipc_read_end().
- */
-int ipc_read(struct ipc_reading *reading, uint64_t number, struct dev_queue *queue,
-	     int (*start)(void *arg), void *arg);
-void ipc_read_end(struct ipc_reading *reading);
 
 /* Has a process of this host, whose PID namespace is @pid, the same id here as for itself? Not if that is not known */
 static inline bool ipc_shares_ids(const struct ipc *ipc, uint32_t pid)

@@ -216,21 +216,35 @@ static int ipc_share_open_board(const struct ipc_share_ask *ask, int board, int 
 	return -FI_ENOENT;
 }
 
-/* A descriptor of what is asked for, if the same allocation is still there */
-static int ipc_share_open(const struct ipc_share_ask *ask, int *fd)
+struct ipc_share_opening {
+	const struct ipc_share_ask *ask;
+	int *fd;
+};
+
+static int ipc_share_open_memory(void *arg)
 {
+	const struct ipc_share_opening *opening = arg;
+	const struct ipc_share_ask *ask = opening->ask;
 	struct dev_mem mem;
 	const char *why;
+
+	if (dev_find((void *) (uintptr_t) ask->base, &mem) != 1 || mem.id != ask->id ||
+	    mem.base != ask->base || mem.size != ask->size)
+		return -FI_ENOENT;
+	return mem.ops->ipc_share(&mem, opening->fd, &why);
+}
+
+/* A descriptor of what is asked for, if that is offered now */
+static int ipc_share_open(const struct ipc_share_ask *ask, int *fd)
+{
+	struct ipc_share_opening opening = {ask, fd};
 	int board = -1;
 
 	if (!ipc_share_granted(ask, &board))
 		return -FI_ENOENT;
 	if (board >= 0)
 		return ipc_share_open_board(ask, board, fd);
-	if (dev_find((void *) (uintptr_t) ask->base, &mem) != 1 || mem.id != ask->id ||
-	    mem.base != ask->base || mem.size != ask->size)
-		return -FI_ENOENT;
-	return mem.ops->ipc_share(&mem, fd, &why);
+	return ipc_own_hold(ask->id, ipc_share_open_memory, &opening);
 }
 
 static void ipc_share_reply(int conn, int status, int fd)
