@@ -33,6 +33,7 @@ struct known {
  */
 struct liar_lanes {
 	struct lane_core core;
+	struct fid_ep *ep;
 	uint8_t name[WIRE_NAME_MAX];
 	size_t len;
 	uint64_t kind;

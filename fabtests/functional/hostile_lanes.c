@@ -45,17 +45,17 @@ int hostile_lanes_open(struct side *s)
 	info = lane_core_info(s->ctx.info, s->name.bytes, s->name.len);
 	FT_CHECK(info, "nothing to make lanes of");
 	lanes->kind = lane_core_kind(info);
-	ret = lane_core_open(&lanes->core, info);
+	ret = lane_core_open(&lanes->core, info, &lanes->ep);
 	fi_freeinfo(info);
 	lanes->len = sizeof lanes->name;
 	if (!ret)
-		ret = fi_getname(&lanes->core.ep->fid, lanes->name, &lanes->len);
+		ret = fi_getname(&lanes->ep->fid, lanes->name, &lanes->len);
 	return ret ? ft_fail(ret, "lane_core_open", "the liar's lane") : 0;
 }
 
 void hostile_lanes_close(struct side *s)
 {
-	lane_core_close(&s->lanes.core);
+	lane_core_close(&s->lanes.core, s->lanes.ep);
 }
 
 int hostile_lanes_heard(struct side *s, const struct wire_msg *msg)
@@ -143,7 +143,7 @@ static int by_lane(struct side *s, unsigned int lane, uint32_t number, uint64_t 
 	do {
 		FT_TRY(hostile_hear(s));
 		fi_cq_read(core->cq, NULL, 0);
-		ret = fi_tsend(core->ep, bytes, len, NULL, s->lanes.to[lane],
+		ret = fi_tsend(s->lanes.ep, bytes, len, NULL, s->lanes.to[lane],
 			       s->known.tag_bit | WIRE_TAG_PIECE |
 				       (uint64_t) number << WIRE_TAG_TRANSFER_SHIFT | piece,
 			       &context);

@@ -447,15 +447,13 @@ static void step(struct fuzz *in)
 
 static void open_side(void)
 {
-	fake_ep_init(&scene.side, &fake_cq);
-	scene.side.inbox.open = false;
-	scene.side.inbox.wanted = 0;
+	fake_side_open(&scene.ep);
+	scene.ep.side.inbox.open = false;
+	scene.ep.side.inbox.wanted = 0;
 	p2p_lock_take(&fake_xfer.lock);
-	FUZZ_CHECK(!xfer_ep_init_side(&scene.side, &scene.ep));
+	ctrl_listen(&scene.ep.side);
 	p2p_lock_drop(&fake_xfer.lock);
-	scene.ep.quirks |= QUIRK_STALLS;
-	scene.ep.side = &scene.side;
-	peer->via = &scene.side;
+	peer->via = &scene.ep.side;
 }
 
 /* What kinds of endpoints there are: by wishes, and by what cores can do */
@@ -482,10 +480,10 @@ static void open_scene(struct fuzz *in)
 	peer->open = !fuzz_rarely(in, 4);
 	if (!peer->open)
 		peer->state = XFER_PEER_NEW;
-	scene.ep.inbox.open = false;
-	scene.ep.inbox.wanted = 0;
+	scene.ep.front.inbox.open = false;
+	scene.ep.front.inbox.wanted = 0;
 	p2p_lock_take(&fake_xfer.lock);
-	ctrl_listen(&scene.ep);
+	ctrl_listen(&scene.ep.front);
 	p2p_lock_drop(&fake_xfer.lock);
 }
 

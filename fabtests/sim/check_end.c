@@ -28,11 +28,23 @@ static struct xfer *xfer_of(unsigned int node, unsigned int d)
 		       : &domain_of(&at->domains[d].domain->fid)->xfer;
 }
 
+static void tell_channel(unsigned int node, const struct xfer_channel *channel)
+{
+	const struct ctrl_inbox *inbox = &channel->inbox;
+	const struct xfer_out *out;
+
+	TAILQ_FOREACH(out, &channel->outq, entry)
+		world_tell("n%u: %zu bytes wait to be sent to %zu%s", node, out->iov[0].iov_len,
+			   (size_t) out->addr, out->until ? ", for a while" : "");
+	if (channel->owed || inbox->refused || inbox->missing)
+		world_tell("n%u: %u control messages, %u and %u receives for such", node,
+			   channel->owed, inbox->refused, inbox->missing);
+}
+
 /* What the provider still has under way, for who looks for the cause */
 static void tell_requests(unsigned int node, const struct xfer *xfer)
 {
 	const struct xfer_arrival *arrival;
-	const struct xfer_out *out;
 	struct xfer_peer *peer, *next;
 	struct xfer_ctx *ctx;
 	struct xfer_ep *ep;
@@ -53,13 +65,8 @@ static void tell_requests(unsigned int node, const struct xfer *xfer)
 					   (size_t) req->addr, xfer_state_name(req->state),
 					   (unsigned long long) (req->transfer.id & 0xffffff));
 		}
-		TAILQ_FOREACH(out, &ep->outq, entry)
-			world_tell("n%u: %zu bytes wait to be sent to %zu%s", node,
-				   out->iov[0].iov_len, (size_t) out->addr,
-				   out->until ? ", for a while" : "");
-		if (ep->owed || ep->inbox.refused || ep->inbox.missing)
-			world_tell("n%u: %u control messages, %u and %u receives for such",
-				   node, ep->owed, ep->inbox.refused, ep->inbox.missing);
+		tell_channel(node, &ep->side);
+		tell_channel(node, &ep->front);
 		HASH_ITER(hh, ep->peers, peer, next)
 			world_tell("n%u: peer %zu is in state %d, lost %d, %u users, %u sends",
 				   node, (size_t) peer->addr, peer->state, peer->lost,

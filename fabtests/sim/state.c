@@ -56,7 +56,7 @@ static void mix_peer(const struct xfer_peer *peer)
 {
 	mix(peer->addr);
 	mix(peer->to);
-	mix(peer->via == peer->ep);
+	mix(peer->via == &peer->ep->front);
 	mix(peer->state | (uint64_t) peer->facts << 8 | peer->epoch << 40);
 	mix((uint64_t) peer->lost);
 	mix(peer->process);
@@ -130,27 +130,35 @@ static void mix_out(const struct xfer_out *out)
 	}
 }
 
+static void mix_channel(const struct xfer_channel *channel)
+{
+	const struct ctrl_inbox *inbox = &channel->inbox;
+	const struct xfer_out *out;
+
+	mix((uint64_t) (channel->core != NULL) | (uint64_t) inbox->open << 1 |
+	    (uint64_t) channel->owed << 32);
+	mix(inbox->wanted | (uint64_t) inbox->refused << 16 | (uint64_t) inbox->missing << 32);
+	if (channel->letter)
+		mix_out(channel->letter);
+	TAILQ_FOREACH(out, &channel->outq, entry)
+		mix_out(out);
+}
+
 static void mix_ep(const struct xfer_ep *ep)
 {
 	const struct xfer_peer *peer, *next_peer;
 	const struct xfer_token *token, *next;
-	const struct xfer_out *out;
 	const struct xfer_ctx *ctx;
 	const struct xfer_req *req;
 
-	mix((uint64_t) (ep->front == ep) | (uint64_t) ep->inbox.open << 1 |
-	    (uint64_t) ep->closing << 2 | (uint64_t) ep->proto->stale << 4 |
-	    (uint64_t) ep->proto->news << 5);
-	mix(ep->inbox.wanted | (uint64_t) ep->inbox.refused << 16 |
-	    (uint64_t) ep->inbox.missing << 32);
+	mix((uint64_t) ep->closing | (uint64_t) ep->proto->stale << 1 |
+	    (uint64_t) ep->proto->news << 2);
+	mix_channel(&ep->front);
+	mix_channel(&ep->side);
 	mix(ep->waiting | (uint64_t) ep->ready << 32);
-	mix(ep->owed | (uint64_t) ep->copying << 32);
+	mix(ep->copying);
 	mix(ep->proto->stale_count[false] | (uint64_t) ep->proto->strangers << 32);
 	mix(ep->proto->stale_count[true]);
-	if (ep->letter)
-		mix_out(ep->letter);
-	TAILQ_FOREACH(out, &ep->outq, entry)
-		mix_out(out);
 	TAILQ_FOREACH(req, &ep->sendq, entry)
 		mix(req->state | (uint64_t) req->len << 8);
 	LIST_FOREACH(ctx, &ep->live, live) {

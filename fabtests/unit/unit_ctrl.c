@@ -104,7 +104,7 @@ static void test_together(void **state)
 	ask(FAKE_ALIVE, 4, 13);
 	assert_int_equal(sends(), 1);
 	p2p_lock_take(&fake_xfer.lock);
-	assert_true(ctrl_unsent(&ep, FAKE_ALIVE));
+	assert_true(ctrl_unsent(&ep.front, FAKE_ALIVE));
 	p2p_lock_drop(&fake_xfer.lock);
 	xfer_progress(&fake_xfer);
 	assert_int_equal(sends(), 2);
@@ -163,8 +163,8 @@ static void test_no_room(void **state)
 	ask(FAKE_DEAD, 5, 8);
 	p2p_lock_take(&fake_xfer.lock);
 	fake_xfer.losing = true;
-	xfer_outq_fail(&ep, FAKE_DEAD, -FI_ECONNRESET);
-	assert_false(ctrl_unsent(&ep, FAKE_DEAD));
+	xfer_outq_fail(&ep.front, FAKE_DEAD, -FI_ECONNRESET);
+	assert_false(ctrl_unsent(&ep.front, FAKE_DEAD));
 	p2p_lock_drop(&fake_xfer.lock);
 	stop();
 }
@@ -253,8 +253,8 @@ static struct fi_ops_cq *start_crowd(unsigned int alive, unsigned int other)
 	before = fake_cq.core->ops;
 	fake_cq.core->ops = &ops;
 	p2p_lock_take(&fake_xfer.lock);
-	ep.inbox.wanted = 0;
-	ctrl_listen(&ep);
+	ep.front.inbox.wanted = 0;
+	ctrl_listen(&ep.front);
 	p2p_lock_drop(&fake_xfer.lock);
 	waiting[FAKE_ALIVE] = alive;
 	waiting[FAKE_OTHER] = other;

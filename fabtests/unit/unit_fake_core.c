@@ -205,7 +205,7 @@ static struct fid_ep fake_ep_core = {
 	.atomic = &fake_atomic_ops,
 };
 
-static int fake_resolve(struct xfer_ep *ep, const void *name, size_t len, bool learn,
+static int fake_resolve(struct xfer_channel *channel, const void *name, size_t len, bool learn,
 			fi_addr_t *addr)
 {
 	snprintf(fake.asked, sizeof fake.asked, "%.*s", (int) len, (const char *) name);
@@ -213,13 +213,14 @@ static int fake_resolve(struct xfer_ep *ep, const void *name, size_t len, bool l
 	return fake.stranger && !learn ? -FI_ENOENT : 0;
 }
 
-static int fake_lookup(struct xfer_ep *ep, fi_addr_t addr, void *name, size_t *len)
+static int fake_lookup(struct xfer_channel *channel, fi_addr_t addr, void *name, size_t *len)
 {
 	*len = 0;
 	return 0;
 }
 
-static void fake_print(const struct xfer_ep *ep, fi_addr_t addr, char *text, size_t room)
+static void fake_print(const struct xfer_channel *channel, fi_addr_t addr, char *text,
+		       size_t room)
 {
 	snprintf(text, room, "peer %d", (int) addr);
 }
@@ -261,27 +262,31 @@ void fake_stop(void)
 	free(fake.held);
 }
 
-static const struct xfer_names fake_names = {
+static const struct xfer_channel_ops fake_ops = {
 	.resolve = fake_resolve,
 	.lookup = fake_lookup,
 	.print = fake_print,
 };
 
+static const struct xfer_channel fake_channel = {
+	.core = &fake_ep_core,
+	.ops = &fake_ops,
+	.name = "fake",
+	.name_len = 4,
+	.inbox.open = true,
+	.inbox.wanted = 16,
+};
+
 void fake_ep_init(struct xfer_ep *ep, struct xfer_cq *cq)
 {
 	*ep = (struct xfer_ep){
-		.core = &fake_ep_core,
-		.name = "fake",
-		.name_len = 4,
+		.front = fake_channel,
 		.followed = FI_RECV,
 		.rxcq = cq,
 		.txcq = cq,
-		.names = &fake_names,
 		.iov_limit = 1,
 		.recv_iov_limit = 1,
 		.ours = ~0ULL,
-		.inbox.open = true,
-		.inbox.wanted = 16,
 		.started = true,
 	};
 }
@@ -293,6 +298,17 @@ void fake_ep_open(struct xfer_ep *ep, struct xfer_cq *cq)
 	xfer_ep_add(ep);
 	for (int addr = 0; addr < FAKE_KNOWN; addr++)
 		fake_peer(ep, addr);
+}
+
+void fake_side_open(struct xfer_ep *ep)
+{
+	ep->quirks |= QUIRK_STALLS;
+	ep->side.core = &fake_ep_core;
+	ep->side.ops = &fake_ops;
+	memcpy(ep->side.name, fake_channel.name, fake_channel.name_len);
+	ep->side.name_len = fake_channel.name_len;
+	ep->side.inbox.open = true;
+	ep->side.inbox.wanted = 16;
 }
 
 void fake_ep_close(struct xfer_ep *ep)

@@ -85,11 +85,13 @@ void fake_cq_open(struct xfer_cq *cq);
 /* The peer's record: it is known */
 struct xfer_peer *fake_peer(struct xfer_ep *ep, fi_addr_t addr);
 
-/* Fills an endpoint, for xfer_ep_init() or xfer_ep_init_side() */
+/* Fills an endpoint, for xfer_ep_init() */
 void fake_ep_init(struct xfer_ep *ep, struct xfer_cq *cq);
 
 /* Closed, its memory is the application's again: what was there is gone, and the core has nothing */
 void fake_ep_open(struct xfer_ep *ep, struct xfer_cq *cq);
+/* Gives it a side channel, as over a core that stalls */
+void fake_side_open(struct xfer_ep *ep);
 void fake_ep_close(struct xfer_ep *ep);
 
 /* Takes operation number @index of those that the core has, as if it had ended. */

@@ -288,22 +288,16 @@ static void test_confirmed_aside(void **state)
  */
 static void test_mouth(void **state)
 {
-	struct xfer_ep side;
 	struct wire_msg ask, confirm;
 
 	for (int shuns = 0; shuns <= 1; shuns++) {
 		open_ep();
-		fake_ep_init(&side, &fake_cq);
-		p2p_lock_take(&fake_xfer.lock);
-		assert_int_equal(xfer_ep_init_side(&side, &hello_ep), 0);
-		p2p_lock_drop(&fake_xfer.lock);
-		hello_ep.quirks |= QUIRK_STALLS;
-		hello_ep.side = &side;
+		fake_side_open(&hello_ep);
 		hello_ep.quirks |= shuns ? QUIRK_DIRECTED : 0;
 		ask = greet();
 		p2p_lock_take(&fake_xfer.lock);
 		assert_ptr_equal(xfer_peer_find(&hello_ep, FAKE_NEW)->via,
-				 shuns ? &hello_ep : &side);
+				 shuns ? &hello_ep.front : &hello_ep.side);
 		p2p_lock_drop(&fake_xfer.lock);
 		hear(greeting(WIRE_ANSWERS, ask.grant));
 		assert_int_equal(sent_count(), 3);
@@ -311,8 +305,6 @@ static void test_mouth(void **state)
 			assert_true(sent(back, &confirm));
 			assert_int_equal(confirm.flags & WIRE_CONFIRMS, WIRE_CONFIRMS);
 		}
-		assert_int_equal(xfer_ep_fini(&side), 0);
-		hello_ep.side = NULL;
 		close_ep();
 	}
 }
@@ -370,9 +362,9 @@ static void test_made_up(void **state)
 	/* nor do they when they end */
 	used = fake_xfer.cells.used;
 	p2p_lock_take(&fake_xfer.lock);
-	assert_int_equal(ctrl_answer(&hello_ep, FAKE_PEERS, &answer, 100000), 0);
+	assert_int_equal(ctrl_answer(&hello_ep.front, FAKE_PEERS, &answer, 100000), 0);
 	assert_int_equal(fake_xfer.cells.used, used);
-	assert_int_equal(ctrl_answer(&hello_ep, FAKE_PEERS + names, &answer, 0), 0);
+	assert_int_equal(ctrl_answer(&hello_ep.front, FAKE_PEERS + names, &answer, 0), 0);
 	p2p_lock_drop(&fake_xfer.lock);
 	/* this process may have been held up: so it is tried for a while longer */
 	unit_clock_stop();

@@ -393,20 +393,14 @@ static void fail_sent(void)
 void test_unsent_aside(void **state)
 {
 	struct wire_msg done = {.type = WIRE_DONE, .to_sender = true, .id = 5}, told;
-	struct xfer_ep side;
 	struct xfer_peer *peer;
 
 	open_ep();
-	fake_ep_init(&side, &fake_cq);
-	p2p_lock_take(&fake_xfer.lock);
-	assert_int_equal(xfer_ep_init_side(&side, &hello_ep), 0);
-	hello_ep.quirks |= QUIRK_STALLS;
-	hello_ep.side = &side;
-	p2p_lock_drop(&fake_xfer.lock);
+	fake_side_open(&hello_ep);
 	hear(greeting(WIRE_ANSWERS, greet().grant));
 	p2p_lock_take(&fake_xfer.lock);
 	peer = xfer_peer_find(&hello_ep, FAKE_NEW);
-	assert_ptr_equal(peer->via, &side);
+	assert_ptr_equal(peer->via, &hello_ep.side);
 	assert_int_equal(ctrl_tell(peer, &done), 0);
 	p2p_lock_drop(&fake_xfer.lock);
 	fail_sent();
@@ -416,10 +410,8 @@ void test_unsent_aside(void **state)
 	assert_int_equal(told.token, GRANT);
 	assert_int_equal(told.epoch, 1);
 	p2p_lock_take(&fake_xfer.lock);
-	assert_int_equal(hello_ep.owed, 2);
+	assert_int_equal(hello_ep.front.owed, 2);
 	p2p_lock_drop(&fake_xfer.lock);
-	assert_int_equal(xfer_ep_fini(&side), 0);
-	hello_ep.side = NULL;
 	close_ep();
 }
 

@@ -79,7 +79,7 @@ static void expect_all(bool known)
 }
 
 /* Each has a name of its own. */
-static int look_up(struct xfer_ep *of, fi_addr_t addr, void *name, size_t *len)
+static int look_up(struct xfer_channel *of, fi_addr_t addr, void *name, size_t *len)
 {
 	memcpy(name, &addr, sizeof addr);
 	*len = sizeof addr;
@@ -89,11 +89,11 @@ static int look_up(struct xfer_ep *of, fi_addr_t addr, void *name, size_t *len)
 /* From now on each peer has a name of its own */
 static void name_peers(void)
 {
-	static struct xfer_names names;
+	static struct xfer_channel_ops ops;
 
-	names = *ep.names;
-	names.lookup = look_up;
-	ep.names = &names;
+	ops = *ep.front.ops;
+	ops.lookup = look_up;
+	ep.front.ops = &ops;
 }
 
 static void test_idle(void **state)

@@ -30,7 +30,6 @@
 
 /**
  * struct scene - an endpoint with one request, which is brought into some state.
- * @side:	the endpoint beside it, where there is one
  * @req:	the request; scene_state() tells whether it is still there
  * @id:		what messages about it name
  * @token:	of the peer that says them
@@ -39,7 +38,6 @@
  */
 struct scene {
 	struct xfer_ep ep;
-	struct xfer_ep side;
 	struct xfer_req *req;
 	uint64_t id;
 	uint64_t token;

@@ -182,7 +182,7 @@ static void scene_receive(struct scene *scene, void *buf, size_t len, uint64_t f
 void scene_lose(struct scene *scene)
 {
 	p2p_lock_take(&fake_xfer.lock);
-	xfer_lose(&scene->ep, FAKE_ALIVE, -FI_ECONNABORTED);
+	xfer_lose(&scene->ep.front, FAKE_ALIVE, -FI_ECONNABORTED);
 	p2p_lock_drop(&fake_xfer.lock);
 }
 
@@ -233,13 +233,8 @@ void scene_say(struct scene *scene, enum said said)
 
 void scene_side(struct scene *scene)
 {
-	fake_ep_init(&scene->side, &fake_cq);
-	p2p_lock_take(&fake_xfer.lock);
-	assert_int_equal(xfer_ep_init_side(&scene->side, &scene->ep), 0);
-	p2p_lock_drop(&fake_xfer.lock);
-	scene->ep.quirks |= QUIRK_STALLS;
-	scene->ep.side = &scene->side;
-	fake_peer(&scene->ep, FAKE_ALIVE)->via = &scene->side;
+	fake_side_open(&scene->ep);
+	fake_peer(&scene->ep, FAKE_ALIVE)->via = &scene->ep.side;
 }
 
 static void bring_core(struct scene *scene)
@@ -372,7 +367,7 @@ static void bring_pushing_side(struct scene *scene)
 	msg.id = scene->id;
 	scene_dispatch(scene, &msg);
 	xfer_progress(&fake_xfer);
-	assert_ptr_equal(scene->req->transfer.via, &scene->side);
+	assert_ptr_equal(scene->req->transfer.via, &scene->ep.side);
 }
 
 static void bring_whole(struct scene *scene)
@@ -447,7 +442,7 @@ static void bring_pulling_side(struct scene *scene)
 	msg.id = SCENE_ID;
 	scene_dispatch(scene, &msg);
 	xfer_progress(&fake_xfer);
-	assert_ptr_equal(scene->req->transfer.via, &scene->side);
+	assert_ptr_equal(scene->req->transfer.via, &scene->ep.side);
 }
 
 static void bring_pulling_write(struct scene *scene)
@@ -728,7 +723,7 @@ void scene_drain(struct scene *scene)
 			;
 		xfer_progress(&fake_xfer);
 	} while (scene_end_next() || fake_xfer.copies.pending ||
-		 !TAILQ_EMPTY(&scene->ep.outq) || !TAILQ_EMPTY(&scene->side.outq));
+		 !TAILQ_EMPTY(&scene->ep.front.outq) || !TAILQ_EMPTY(&scene->ep.side.outq));
 }
 
 void scene_give_up(struct scene *scene)

@@ -461,7 +461,7 @@ void test_stale_near_many(void **state)
 	scene_open(&scene, NULL);
 	for (uint64_t i = 0; i < 1000; i++) {
 		p2p_lock_take(&fake_xfer.lock);
-		rndv_stale_expect(&scene.ep, -1, tag | i);
+		rndv_stale_expect(&scene.ep.front, tag | i);
 		p2p_lock_drop(&fake_xfer.lock);
 	}
 	assert_int_equal(fake.count, 1000);

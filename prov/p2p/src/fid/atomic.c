@@ -215,8 +215,8 @@ static int atomic_writevalid(struct fid_ep *fid, enum fi_datatype datatype, enum
 {
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
-	return atomic_valid(ep, fi_atomicvalid(ep->xfer.core, datatype, op, count), datatype,
-			    op, 0, count);
+	return atomic_valid(ep, fi_atomicvalid(ep->xfer.front.core, datatype, op, count),
+			    datatype, op, 0, count);
 }
 
 static int atomic_readwritevalid(struct fid_ep *fid, enum fi_datatype datatype, enum fi_op op,
@@ -224,7 +224,7 @@ static int atomic_readwritevalid(struct fid_ep *fid, enum fi_datatype datatype, 
 {
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
-	return atomic_valid(ep, fi_fetch_atomicvalid(ep->xfer.core, datatype, op, count),
+	return atomic_valid(ep, fi_fetch_atomicvalid(ep->xfer.front.core, datatype, op, count),
 			    datatype, op, FI_FETCH_ATOMIC, count);
 }
 
@@ -233,7 +233,8 @@ static int atomic_compwritevalid(struct fid_ep *fid, enum fi_datatype datatype, 
 {
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
-	return atomic_valid(ep, fi_compare_atomicvalid(ep->xfer.core, datatype, op, count),
+	return atomic_valid(ep,
+			    fi_compare_atomicvalid(ep->xfer.front.core, datatype, op, count),
 			    datatype, op, FI_COMPARE_ATOMIC, count);
 }
 

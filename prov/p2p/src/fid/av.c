@@ -490,7 +490,7 @@ static bool av_forget(const struct p2p_av *av, fi_addr_t addr)
 	bool used = false;
 
 	LIST_FOREACH(ep, &av->domain->xfer.eps, entry) {
-		if (ep->front == ep && container_of(ep, struct p2p_ep, xfer)->av == av)
+		if (container_of(ep, struct p2p_ep, xfer)->av == av)
 			used |= xfer_peer_forget(ep, addr);
 	}
 	return used;

@@ -11,7 +11,7 @@
 
 static struct fid_ep *cm_core_ep(struct fid_ep *ep)
 {
-	return ep_of(&ep->fid)->xfer.core;
+	return ep_of(&ep->fid)->xfer.front.core;
 }
 
 static int cm_setname(fid_t fid, void *addr, size_t addrlen)

@@ -232,7 +232,7 @@ static int cntr_wake_by(struct p2p_cntr *cntr, struct xfer_ep *ep, uint64_t by_c
 
 	if (!cntr->waits || !waker || ep->wakes)
 		return 0;
-	ret = fi_ep_bind(ep->core, &waker->fid, kinds & ~by_core);
+	ret = fi_ep_bind(ep->front.core, &waker->fid, kinds & ~by_core);
 	ep->wakes = !ret;
 	return ret;
 }
@@ -252,7 +252,7 @@ int cntr_bind_ep(struct p2p_cntr *cntr, struct xfer_ep *ep, uint64_t flags, uint
 		}
 	}
 	if (flags & by_core) {
-		ret = fi_ep_bind(ep->core, &cntr->core->fid, flags & by_core);
+		ret = fi_ep_bind(ep->front.core, &cntr->core->fid, flags & by_core);
 		if (ret)
 			return ret;
 		cntr->by_core = true;

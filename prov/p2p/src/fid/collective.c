@@ -35,7 +35,7 @@ int collective_join(struct fid_ep *fid, const void *addr, uint64_t flags, struct
 {
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
-	return fi_join(ep->xfer.core, addr, flags, mc, context);
+	return fi_join(ep->xfer.front.core, addr, flags, mc, context);
 }
 
 /*
@@ -49,10 +49,10 @@ static struct fid_ep *collective_core(struct fid_ep *fid, const void *buf, const
 	/* of a type that is not known, it is known where its first byte is */
 	size_t len = count * P2P_MAX(amo_size(datatype), 1);
 
-	if (!ep->xfer.core->collective)
+	if (!ep->xfer.front.core->collective)
 		return NULL;
 	if (!mem_is_device(buf, len) && !mem_is_device(result, len))
-		return ep->xfer.core;
+		return ep->xfer.front.core;
 	P2P_WARN("collective operations are not offered on device memory\n");
 	return NULL;
 }

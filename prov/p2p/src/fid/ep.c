@@ -41,7 +41,7 @@ static ssize_t ep_cancel(fid_t fid, void *context)
 
 	if (ret == -FI_ENOENT)
 		ret = xfer_cancel(&ep->xfer, context);
-	return ret == -FI_ENOENT ? fi_cancel(&ep->xfer.core->fid, context) : ret;
+	return ret == -FI_ENOENT ? fi_cancel(&ep->xfer.front.core->fid, context) : ret;
 }
 
 static int ep_open_tx_ctx(struct fid_ep *sep, int index, struct fi_tx_attr *attr,
@@ -51,14 +51,14 @@ static int ep_open_rx_ctx(struct fid_ep *sep, int index, struct fi_rx_attr *attr
 
 static ssize_t ep_rx_size_left(struct fid_ep *ep)
 {
-	struct fid_ep *core = ep_of(&ep->fid)->xfer.core;
+	struct fid_ep *core = ep_of(&ep->fid)->xfer.front.core;
 
 	return core->ops->rx_size_left(core);
 }
 
 static ssize_t ep_tx_size_left(struct fid_ep *ep)
 {
-	struct fid_ep *core = ep_of(&ep->fid)->xfer.core;
+	struct fid_ep *core = ep_of(&ep->fid)->xfer.front.core;
 
 	return core->ops->tx_size_left(core);
 }
@@ -108,24 +108,24 @@ static void ep_set_tx_flags(struct p2p_ep *ep, uint64_t flags)
 	p2p_lock_drop(&ep->domain->xfer.lock);
 }
 
-static int ep_resolve(struct xfer_ep *xfer, const void *name, size_t len, bool learn,
+static int ep_resolve(struct xfer_channel *front, const void *name, size_t len, bool learn,
 		      fi_addr_t *addr)
 {
-	struct p2p_ep *ep = container_of(xfer, struct p2p_ep, xfer);
+	struct p2p_ep *ep = container_of(front, struct p2p_ep, xfer.front);
 
 	return ep->av ? av_resolve(ep->av, name, len, learn, addr) : -FI_EINVAL;
 }
 
-static int ep_lookup(struct xfer_ep *xfer, fi_addr_t addr, void *name, size_t *len)
+static int ep_lookup(struct xfer_channel *front, fi_addr_t addr, void *name, size_t *len)
 {
-	struct p2p_ep *ep = container_of(xfer, struct p2p_ep, xfer);
+	struct p2p_ep *ep = container_of(front, struct p2p_ep, xfer.front);
 
 	return ep->av ? av_lookup_name(ep->av, addr, name, len) : -FI_EINVAL;
 }
 
-static void ep_print(const struct xfer_ep *xfer, fi_addr_t addr, char *text, size_t room)
+static void ep_print(const struct xfer_channel *front, fi_addr_t addr, char *text, size_t room)
 {
-	const struct p2p_ep *ep = container_of(xfer, struct p2p_ep, xfer);
+	const struct p2p_ep *ep = container_of(front, struct p2p_ep, xfer.front);
 	char name[WIRE_NAME_MAX] = {0};
 	size_t len = sizeof name;
 
@@ -134,7 +134,7 @@ static void ep_print(const struct xfer_ep *xfer, fi_addr_t addr, char *text, siz
 		fi_av_straddr(ep->av->core, name, text, &room);
 }
 
-static const struct xfer_names ep_names = {
+static const struct xfer_channel_ops ep_channel_ops = {
 	.resolve = ep_resolve,
 	.lookup = ep_lookup,
 	.print = ep_print,
@@ -162,7 +162,7 @@ static int ep_enable(struct p2p_ep *ep)
 	ret = ep_bind_enable(ep);
 	if (ret || ep->xfer.started)
 		return ret;
-	gone_opened(&ep->xfer);
+	gone_opened(&ep->xfer.front);
 	return ep->domain->kind->ep_start ? ep->domain->kind->ep_start(ep) : 0;
 }
 
@@ -207,7 +207,7 @@ static int ep_close(struct fid *fid)
 {
 	struct p2p_ep *ep = ep_of(fid);
 	const struct domain_triggers *triggers = ep->domain->triggers;
-	struct fid *core = &ep->xfer.core->fid;
+	struct fid *core = &ep->xfer.front.core->fid;
 	int ret;
 
 	if (domain_inherited(ep->domain))
@@ -244,7 +244,7 @@ static int ep_close(struct fid *fid)
 
 static struct fid_class ep_class = {
 	.ops = FID_OPS(.close = ep_close, .bind = ep_bind, .control = ep_control),
-	.core = offsetof(struct p2p_ep, xfer.core),
+	.core = offsetof(struct p2p_ep, xfer.front.core),
 	.own_ops = ep_stats_own_ops,
 };
 
@@ -268,7 +268,7 @@ static int ep_init(struct p2p_ep *ep, size_t fclass, void *context)
 		ep->xfer.followed = XFER_COUNT_ALL;
 	ep->xfer.ours = domain->kind->ours;
 	ep->xfer.tally = conf.stats != CONF_STATS_NO;
-	ep->xfer.names = &ep_names;
+	ep->xfer.front.ops = &ep_channel_ops;
 	ret = xfer_ep_init(&ep->xfer, &domain->xfer);
 	if (ret)
 		return ret;
@@ -319,12 +319,12 @@ static int ep_open_core(struct p2p_ep *ep, struct fi_info *info)
 	if (ret)
 		return ret;
 	ret = ep->fid.fid.fclass == FI_CLASS_SEP
-		      ? fi_scalable_ep(domain->core, info, &ep->xfer.core, ep)
-		      : fi_endpoint(domain->core, info, &ep->xfer.core, ep);
+		      ? fi_scalable_ep(domain->core, info, &ep->xfer.front.core, ep)
+		      : fi_endpoint(domain->core, info, &ep->xfer.front.core, ep);
 	if (ret)
 		side_ep_fini(ep);
 	else
-		fid_pair_add(&ep->pair, &ep->xfer.core->fid, &ep->fid.fid);
+		fid_pair_add(&ep->pair, &ep->xfer.front.core->fid, &ep->fid.fid);
 	return ret;
 }
 
@@ -460,13 +460,13 @@ static int ep_open_ctx_core(struct p2p_ep *ep, const struct ep_ctx *asked)
 {
 	switch (asked->fclass) {
 	case FI_CLASS_TX_CTX:
-		return fi_tx_context(asked->sep->xfer.core, asked->index, asked->tx,
-				     &ep->xfer.core, ep);
+		return fi_tx_context(asked->sep->xfer.front.core, asked->index, asked->tx,
+				     &ep->xfer.front.core, ep);
 	case FI_CLASS_RX_CTX:
-		return fi_rx_context(asked->sep->xfer.core, asked->index, asked->rx,
-				     &ep->xfer.core, ep);
+		return fi_rx_context(asked->sep->xfer.front.core, asked->index, asked->rx,
+				     &ep->xfer.front.core, ep);
 	default:
-		return fi_srx_context(ep->domain->core, asked->rx, &ep->xfer.core, ep);
+		return fi_srx_context(ep->domain->core, asked->rx, &ep->xfer.front.core, ep);
 	}
 }
 
@@ -513,7 +513,7 @@ static int ep_open_ctx(struct p2p_domain *domain, const struct ep_ctx *asked,
 	ret = ep_open_ctx_core(ep, asked);
 	if (ret)
 		goto fini_xfer;
-	fid_pair_add(&ep->pair, &ep->xfer.core->fid, &ep->fid.fid);
+	fid_pair_add(&ep->pair, &ep->xfer.front.core->fid, &ep->fid.fid);
 	ep_set_ctx_attr(ep, asked);
 	ret = domain->triggers ? domain->triggers->ep_open(ep) : 0;
 	if (ret) {

@@ -14,12 +14,11 @@
 
 struct native_ctx;
 struct p2p_op;
-struct p2p_side_ep;
 
 /**
  * struct p2p_ep - an endpoint, a scalable endpoint, a context of one, or a shared receive context.
- * @xfer:	the part that transfers work on; @xfer.core is the core's endpoint
- * @side:	what its side endpoint takes; NULL: it can have none
+ * @xfer:	the part that transfers work on; @xfer.front.core is the core's endpoint
+ * @side_info:	what to open a side channel with, if it may have one; @side_av: the peers' names there
  * @core_info:	what the core's endpoint was opened with: see domain.h
  * @tx_flags:	what sends without flags do; with FI_COMPLETION if the queue is not selective
  * @caps:	what it was opened with
@@ -42,7 +41,8 @@ struct p2p_ep {
 	struct p2p_av *av;
 	struct xfer_ep xfer;
 	struct p2p_domain *domain;
-	struct p2p_side_ep *side;
+	struct fi_info *side_info;
+	struct p2p_av *side_av;
 	struct fi_info *core_info;
 	uint64_t tx_flags;
 	uint64_t caps;
@@ -65,7 +65,7 @@ struct p2p_ep {
 	struct fid_pair pair;
 };
 
-_Static_assert(offsetof(struct p2p_ep, xfer.core) / P2P_CACHE_LINE ==
+_Static_assert(offsetof(struct p2p_ep, xfer.front.core) / P2P_CACHE_LINE ==
 		       offsetof(struct p2p_ep, xfer.tally) / P2P_CACHE_LINE,
 	       "what decides about a message is one cache line");
 _Static_assert(offsetof(struct p2p_ep, xfer.stats) % P2P_CACHE_LINE == 0,

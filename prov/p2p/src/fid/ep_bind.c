@@ -37,7 +37,7 @@ static int ep_bind_noted(struct p2p_ep *ep)
 	xfer_assert_locked(&ep->domain->xfer);
 	for (int i = 0; !ret && i < 2; i++) {
 		if (ep->binds[i])
-			ret = fi_ep_bind(ep->xfer.core, &cqs[i]->core->fid, ep->binds[i]);
+			ret = fi_ep_bind(ep->xfer.front.core, &cqs[i]->core->fid, ep->binds[i]);
 		if (!ret)
 			ep->binds[i] = 0;
 	}
@@ -55,7 +55,7 @@ static int ep_enable_core(struct p2p_ep *ep)
 	LIST_FOREACH(ctx, &ep->contexts, sibling)
 		ret = ret ? ret : ep_bind_noted(ctx);
 	if (!ret)
-		ret = fi_enable(ep->xfer.core);
+		ret = fi_enable(ep->xfer.front.core);
 	p2p_lock_drop(&ep->domain->xfer.lock);
 	return ret;
 }
@@ -100,7 +100,7 @@ static int ep_bind_cq(struct p2p_ep *ep, struct p2p_cq *cq, uint64_t flags)
 
 static int ep_bind_av(struct p2p_ep *ep, struct p2p_av *av, uint64_t flags)
 {
-	int ret = fi_ep_bind(ep->xfer.core, &av->core->fid, flags);
+	int ret = fi_ep_bind(ep->xfer.front.core, &av->core->fid, flags);
 	struct p2p_ep *ctx;
 
 	if (ret)
@@ -270,7 +270,7 @@ int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 		}
 		ep->shares_rx = true;
 	}
-	return fi_ep_bind(ep->xfer.core, core, flags);
+	return fi_ep_bind(ep->xfer.front.core, core, flags);
 }
 
 int ep_bind_enable(struct p2p_ep *ep)

@@ -74,15 +74,15 @@ static int kind_p2p_ep_plan(struct p2p_ep *ep, const struct fi_info *core, uint6
 /* From now on peers may greet it. */
 static int kind_p2p_ep_start(struct p2p_ep *ep)
 {
-	size_t len = sizeof ep->xfer.name;
-	int ret = fi_getname(&ep->xfer.core->fid, ep->xfer.name, &len);
+	size_t len = sizeof ep->xfer.front.name;
+	int ret = fi_getname(&ep->xfer.front.core->fid, ep->xfer.front.name, &len);
 
 	/* a longer name is not kept, which name_len tells */
 	if (ret && ret != -FI_ETOOSMALL) {
 		P2P_WARN("fi_getname: %s\n", fi_strerror(-ret));
 		return ret;
 	}
-	ep->xfer.name_len = len;
+	ep->xfer.front.name_len = len;
 	xfer_ep_start(&ep->xfer);
 	p2p_lock_take(&ep->domain->xfer.lock);
 	hello_start(&ep->xfer);

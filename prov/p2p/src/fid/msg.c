@@ -43,7 +43,7 @@ P2P_INLINE ssize_t msg_piece(struct p2p_ep *ep, struct p2p_op *op, const void *b
 	if (xfer_plain(buf, len, limit) &&
 	    !((op->msg.tag | op->msg.ignore) & ep->xfer.tag_bit)) {
 		if (!submit_is_device(ep, buf, len, desc, &seen))
-			return core_call(ep->xfer.core, op);
+			return core_call(ep->xfer.front.core, op);
 		op->seen = &seen;
 	}
 	return ep->submit(ep, op);
@@ -115,7 +115,7 @@ static ssize_t msg_send(struct fid_ep *fid, const void *buf, size_t len, void *d
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
-		return fi_send(ep->xfer.core, buf, len, desc, dest, context);
+		return fi_send(ep->xfer.front.core, buf, len, desc, dest, context);
 	return msg_send_other(ep, FI_OP_SEND, 0, buf, len, desc, dest, 0, 0, context);
 }
 
@@ -125,8 +125,8 @@ static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len, voi
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
-		return fi_senddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
-				   dest, context);
+		return fi_senddata(ep->xfer.front.core, buf, len, desc,
+				   data & ep->xfer.data_mask, dest, context);
 	return msg_send_other(ep, FI_OP_SEND, FI_REMOTE_CQ_DATA, buf, len, desc, dest, 0, data,
 			      context);
 }
@@ -136,7 +136,7 @@ static ssize_t msg_inject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
-		return fi_inject(ep->xfer.core, buf, len, dest);
+		return fi_inject(ep->xfer.front.core, buf, len, dest);
 	return msg_send_other(ep, FI_OP_SEND, FI_INJECT, buf, len, NULL, dest, 0, 0, NULL);
 }
 
@@ -146,7 +146,8 @@ static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len, u
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.send_limit)))
-		return fi_injectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask, dest);
+		return fi_injectdata(ep->xfer.front.core, buf, len, data & ep->xfer.data_mask,
+				     dest);
 	return msg_send_other(ep, FI_OP_SEND, FI_INJECT | FI_REMOTE_CQ_DATA, buf, len, NULL,
 			      dest, 0, data, NULL);
 }
@@ -158,7 +159,7 @@ static ssize_t msg_sendmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 	if (p2p_likely(msg && !(flags & ~FLAGS_TX_PLAIN) &&
 		       xfer_direct_iov(msg->msg_iov, msg->iov_count, ep->xfer.iov_limit,
 				       &ep->xfer.send_limit)))
-		return fi_sendmsg(ep->xfer.core, msg, flags);
+		return fi_sendmsg(ep->xfer.front.core, msg, flags);
 	return msg_submit(ep, FI_OP_SEND, msg, flags);
 }
 
@@ -168,7 +169,7 @@ static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov, void **des
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(xfer_direct_iov(iov, count, ep->xfer.iov_limit, &ep->xfer.send_limit)))
-		return fi_sendv(ep->xfer.core, iov, desc, count, dest, context);
+		return fi_sendv(ep->xfer.front.core, iov, desc, count, dest, context);
 	return msg_submit_iov(ep, FI_OP_SEND, ep->tx_flags, iov, desc, count, dest, 0, 0,
 			      context);
 }
@@ -202,7 +203,7 @@ static ssize_t msg_tsend(struct fid_ep *fid, const void *buf, size_t len, void *
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
-		return fi_tsend(ep->xfer.core, buf, len, desc, dest, tag, context);
+		return fi_tsend(ep->xfer.front.core, buf, len, desc, dest, tag, context);
 	return msg_tsend_other(fid, buf, len, desc, dest, tag, context);
 }
 
@@ -212,8 +213,8 @@ static ssize_t msg_tsenddata(struct fid_ep *fid, const void *buf, size_t len, vo
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
-		return fi_tsenddata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
-				    dest, tag, context);
+		return fi_tsenddata(ep->xfer.front.core, buf, len, desc,
+				    data & ep->xfer.data_mask, dest, tag, context);
 	return msg_tsenddata_other(fid, buf, len, desc, data, dest, tag, context);
 }
 
@@ -223,7 +224,7 @@ static ssize_t msg_tinject(struct fid_ep *fid, const void *buf, size_t len, fi_a
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
-		return fi_tinject(ep->xfer.core, buf, len, dest, tag);
+		return fi_tinject(ep->xfer.front.core, buf, len, dest, tag);
 	return msg_send_other(ep, FI_OP_TSEND, FI_INJECT, buf, len, NULL, dest, tag, 0, NULL);
 }
 
@@ -233,8 +234,8 @@ static ssize_t msg_tinjectdata(struct fid_ep *fid, const void *buf, size_t len, 
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.send_limit, tag)))
-		return fi_tinjectdata(ep->xfer.core, buf, len, data & ep->xfer.data_mask, dest,
-				      tag);
+		return fi_tinjectdata(ep->xfer.front.core, buf, len, data & ep->xfer.data_mask,
+				      dest, tag);
 	return msg_send_other(ep, FI_OP_TSEND, FI_INJECT | FI_REMOTE_CQ_DATA, buf, len, NULL,
 			      dest, tag, data, NULL);
 }
@@ -246,7 +247,7 @@ static ssize_t msg_tsendmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 	if (p2p_likely(msg && !(flags & ~FLAGS_TX_PLAIN) && !(msg->tag & ep->xfer.tag_bit) &&
 		       xfer_direct_iov(msg->msg_iov, msg->iov_count, ep->xfer.iov_limit,
 				       &ep->xfer.send_limit)))
-		return fi_tsendmsg(ep->xfer.core, msg, flags);
+		return fi_tsendmsg(ep->xfer.front.core, msg, flags);
 	return msg_submit_tagged(ep, FI_OP_TSEND, msg, flags);
 }
 
@@ -257,7 +258,7 @@ static ssize_t msg_tsendv(struct fid_ep *fid, const struct iovec *iov, void **de
 
 	if (p2p_likely(!(tag & ep->xfer.tag_bit) &&
 		       xfer_direct_iov(iov, count, ep->xfer.iov_limit, &ep->xfer.send_limit)))
-		return fi_tsendv(ep->xfer.core, iov, desc, count, dest, tag, context);
+		return fi_tsendv(ep->xfer.front.core, iov, desc, count, dest, tag, context);
 	return msg_submit_iov(ep, FI_OP_TSEND, ep->tx_flags, iov, desc, count, dest, tag, 0,
 			      context);
 }
@@ -308,7 +309,7 @@ static ssize_t msg_recv(struct fid_ep *fid, void *buf, size_t len, void *desc, f
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(msg_direct(buf, len, &ep->xfer.recv_limit)))
-		return fi_recv(ep->xfer.core, buf, len, desc, src, context);
+		return fi_recv(ep->xfer.front.core, buf, len, desc, src, context);
 	return msg_recv_other(fid, buf, len, desc, src, context);
 }
 
@@ -319,7 +320,7 @@ static ssize_t msg_recvv(struct fid_ep *fid, const struct iovec *iov, void **des
 
 	if (p2p_likely(
 		    xfer_direct_iov(iov, count, ep->xfer.recv_iov_limit, &ep->xfer.recv_limit)))
-		return fi_recvv(ep->xfer.core, iov, desc, count, src, context);
+		return fi_recvv(ep->xfer.front.core, iov, desc, count, src, context);
 	return msg_submit_iov(ep, FI_OP_RECV, ep_rx_flags(ep, FI_OP_RECV), iov, desc, count,
 			      src, 0, 0, context);
 }
@@ -331,7 +332,7 @@ static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg, uint64_
 	if (p2p_likely(msg && msg_recv_flags_plain(ep, flags) &&
 		       xfer_direct_iov(msg->msg_iov, msg->iov_count, ep->xfer.recv_iov_limit,
 				       &ep->xfer.recv_limit)))
-		return fi_recvmsg(ep->xfer.core, msg, flags);
+		return fi_recvmsg(ep->xfer.front.core, msg, flags);
 	return msg_submit(ep, FI_OP_RECV, msg, flags);
 }
 
@@ -343,7 +344,7 @@ static ssize_t msg_trecv(struct fid_ep *fid, void *buf, size_t len, void *desc, 
 
 	/* if @ignore has our bit, it is taken out later */
 	if (p2p_likely(msg_tagged_direct(ep, buf, len, &ep->xfer.recv_limit, tag | ignore)))
-		return fi_trecv(ep->xfer.core, buf, len, desc, src, tag, ignore, context);
+		return fi_trecv(ep->xfer.front.core, buf, len, desc, src, tag, ignore, context);
 	return msg_trecv_other(fid, buf, len, desc, src, tag, ignore, context);
 }
 
@@ -356,7 +357,8 @@ static ssize_t msg_trecvv(struct fid_ep *fid, const struct iovec *iov, void **de
 	if (p2p_likely(
 		    !((tag | ignore) & ep->xfer.tag_bit) &&
 		    xfer_direct_iov(iov, count, ep->xfer.recv_iov_limit, &ep->xfer.recv_limit)))
-		return fi_trecvv(ep->xfer.core, iov, desc, count, src, tag, ignore, context);
+		return fi_trecvv(ep->xfer.front.core, iov, desc, count, src, tag, ignore,
+				 context);
 	return msg_submit_iov(ep, FI_OP_TRECV, ep_rx_flags(ep, FI_OP_TRECV), iov, desc, count,
 			      src, tag, ignore, context);
 }
@@ -369,7 +371,7 @@ static ssize_t msg_trecvmsg(struct fid_ep *fid, const struct fi_msg_tagged *msg,
 		       !((msg->tag | msg->ignore) & ep->xfer.tag_bit) &&
 		       xfer_direct_iov(msg->msg_iov, msg->iov_count, ep->xfer.recv_iov_limit,
 				       &ep->xfer.recv_limit)))
-		return fi_trecvmsg(ep->xfer.core, msg, flags);
+		return fi_trecvmsg(ep->xfer.front.core, msg, flags);
 	return msg_submit_tagged(ep, FI_OP_TRECV, msg, flags);
 }
 

@@ -61,7 +61,7 @@ static P2P_NOINLINE ssize_t rma_other(struct p2p_ep *ep, enum fi_op_type type, u
 				     &remote, 1,     context, data & ep->xfer.data_mask};
 	if (xfer_plain(buf, len, &ep->xfer.rma_limit) && !(key & ep->xfer.xfer->key_mark) &&
 	    !submit_is_device(ep, buf, P2P_MAX(len, 1), desc, &seen))
-		return core_call(ep->xfer.core, &op);
+		return core_call(ep->xfer.front.core, &op);
 	return ep->submit(ep, &op);
 }
 
@@ -87,8 +87,8 @@ static inline ssize_t rma_submit(struct fid_ep *fid, enum fi_op_type type,
 		return -FI_EINVAL;
 	if (p2p_likely(!(flags & ~FLAGS_TX_PLAIN) && msg->rma_iov && msg->rma_iov_count == 1 &&
 		       rma_direct_iov(ep, msg->msg_iov, msg->iov_count, msg->rma_iov->key)))
-		return type == FI_OP_READ ? fi_readmsg(ep->xfer.core, msg, flags)
-					  : fi_writemsg(ep->xfer.core, msg, flags);
+		return type == FI_OP_READ ? fi_readmsg(ep->xfer.front.core, msg, flags)
+					  : fi_writemsg(ep->xfer.front.core, msg, flags);
 	op_init(&op, type, OP_FLAGGED, flags);
 	op.rma = *msg;
 	return ep->submit(ep, &op);
@@ -100,7 +100,7 @@ static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc, f
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(rma_direct(ep, buf, len, key)))
-		return fi_read(ep->xfer.core, buf, len, desc, src, addr, key, context);
+		return fi_read(ep->xfer.front.core, buf, len, desc, src, addr, key, context);
 	return rma_other(ep, FI_OP_READ, 0, buf, len, desc, src, addr, key, 0, context);
 }
 
@@ -110,7 +110,7 @@ static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov, void **des
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(rma_direct_iov(ep, iov, count, key)))
-		return fi_readv(ep->xfer.core, iov, desc, count, src, addr, key, context);
+		return fi_readv(ep->xfer.front.core, iov, desc, count, src, addr, key, context);
 	return rma_submit_iov(ep, FI_OP_READ, iov, desc, count, src, addr, key, context);
 }
 
@@ -126,7 +126,7 @@ static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len, void *
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(rma_direct(ep, buf, len, key)))
-		return fi_write(ep->xfer.core, buf, len, desc, dest, addr, key, context);
+		return fi_write(ep->xfer.front.core, buf, len, desc, dest, addr, key, context);
 	return rma_other(ep, FI_OP_WRITE, 0, buf, len, desc, dest, addr, key, 0, context);
 }
 
@@ -137,7 +137,8 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov, void **de
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(rma_direct_iov(ep, iov, count, key)))
-		return fi_writev(ep->xfer.core, iov, desc, count, dest, addr, key, context);
+		return fi_writev(ep->xfer.front.core, iov, desc, count, dest, addr, key,
+				 context);
 	return rma_submit_iov(ep, FI_OP_WRITE, iov, desc, count, dest, addr, key, context);
 }
 
@@ -152,7 +153,7 @@ static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len, fi_ad
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(rma_direct(ep, buf, len, key)))
-		return fi_inject_write(ep->xfer.core, buf, len, dest, addr, key);
+		return fi_inject_write(ep->xfer.front.core, buf, len, dest, addr, key);
 	return rma_other(ep, FI_OP_WRITE, FI_INJECT, buf, len, NULL, dest, addr, key, 0, NULL);
 }
 
@@ -163,8 +164,8 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len, vo
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(rma_direct(ep, buf, len, key)))
-		return fi_writedata(ep->xfer.core, buf, len, desc, data & ep->xfer.data_mask,
-				    dest, addr, key, context);
+		return fi_writedata(ep->xfer.front.core, buf, len, desc,
+				    data & ep->xfer.data_mask, dest, addr, key, context);
 	return rma_other(ep, FI_OP_WRITE, FI_REMOTE_CQ_DATA, buf, len, desc, dest, addr, key,
 			 data, context);
 }
@@ -175,8 +176,8 @@ static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len, u
 	struct p2p_ep *ep = ep_of(&fid->fid);
 
 	if (p2p_likely(rma_direct(ep, buf, len, key)))
-		return fi_inject_writedata(ep->xfer.core, buf, len, data & ep->xfer.data_mask,
-					   dest, addr, key);
+		return fi_inject_writedata(ep->xfer.front.core, buf, len,
+					   data & ep->xfer.data_mask, dest, addr, key);
 	return rma_other(ep, FI_OP_WRITE, FI_INJECT | FI_REMOTE_CQ_DATA, buf, len, NULL, dest,
 			 addr, key, data, NULL);
 }

@@ -2,120 +2,95 @@
 /* The side endpoint. See side_ep.h. */
 #include "fid/side_ep.h"
 
-#include <stdlib.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 
 #include "base/libfabric.h"
 #include "base/log.h"
 #include "base/room.h"
-#include "xfer/life.h"
+#include "xfer/ctrl.h"
 
 /* The waker counts what comes and goes here, too (wait.h) */
 #define SIDE_EP_COUNTED (FI_SEND | FI_RECV)
 
-static int side_ep_resolve(struct xfer_ep *xfer, const void *name, size_t len, bool learn,
+static struct p2p_ep *side_ep_of(const struct xfer_channel *side)
+{
+	return container_of(side->ep, struct p2p_ep, xfer);
+}
+
+static int side_ep_resolve(struct xfer_channel *side, const void *name, size_t len, bool learn,
 			   fi_addr_t *addr)
 {
-	return av_resolve(container_of(xfer, struct p2p_side_ep, xfer)->av, name, len, learn,
-			  addr);
+	return av_resolve(side_ep_of(side)->side_av, name, len, learn, addr);
 }
 
-static int side_ep_lookup(struct xfer_ep *xfer, fi_addr_t addr, void *name, size_t *len)
+static int side_ep_lookup(struct xfer_channel *side, fi_addr_t addr, void *name, size_t *len)
 {
-	return av_lookup_name(container_of(xfer, struct p2p_side_ep, xfer)->av, addr, name,
-			      len);
+	return av_lookup_name(side_ep_of(side)->side_av, addr, name, len);
 }
 
-static const struct xfer_names side_ep_names = {
-	.resolve = side_ep_resolve,
-	.lookup = side_ep_lookup,
-};
-
-static int side_ep_bind(struct p2p_side_ep *side)
+static int side_ep_start(struct xfer_channel *side)
 {
-	const struct p2p_ep *ep = side->ep;
-	struct fid_cntr *waker = ep->domain->xfer.wait.waker;
-	struct fid_ep *core = side->xfer.core;
-	int ret = fi_ep_bind(core, &ep->xfer.txcq->core->fid, FI_TRANSMIT);
+	const struct p2p_ep *ep = side_ep_of(side);
+	int ret = fi_ep_bind(side->core, &ep->xfer.txcq->core->fid, FI_TRANSMIT);
 
 	if (!ret)
-		ret = fi_ep_bind(core, &ep->xfer.rxcq->core->fid, FI_RECV);
+		ret = fi_ep_bind(side->core, &ep->xfer.rxcq->core->fid, FI_RECV);
 	if (!ret)
-		ret = fi_ep_bind(core, &side->av->core->fid, 0);
-	if (!ret && ep->xfer.wakes) {
-		ret = fi_ep_bind(core, &waker->fid, SIDE_EP_COUNTED);
-		side->xfer.wakes = !ret;
-	}
+		ret = fi_ep_bind(side->core, &ep->side_av->core->fid, 0);
+	if (!ret && ep->xfer.wakes)
+		ret = fi_ep_bind(side->core, &ep->domain->xfer.wait.waker->fid,
+				 SIDE_EP_COUNTED);
+	if (!ret)
+		ret = fi_enable(side->core);
+	side->name_len = sizeof side->name;
+	if (!ret)
+		ret = fi_getname(&side->core->fid, side->name, &side->name_len);
 	return ret;
 }
 
-static int side_ep_start(struct p2p_side_ep *side)
+static int side_ep_open(struct xfer_channel *side)
 {
-	struct xfer_ep *xfer = &side->xfer;
-	int ret = side_ep_bind(side);
-
-	xfer->names = &side_ep_names;
-	if (!ret)
-		ret = fi_enable(xfer->core);
-	xfer->name_len = sizeof xfer->name;
-	if (!ret)
-		ret = fi_getname(&xfer->core->fid, xfer->name, &xfer->name_len);
-	return ret;
-}
-
-static int side_ep_open(struct xfer_ep *front, struct xfer_ep **opened)
-{
-	struct p2p_ep *ep = container_of(front, struct p2p_ep, xfer);
-	struct p2p_side_ep *side = ep->side;
+	struct p2p_ep *ep = side_ep_of(side);
 	int ret = room_spare(ROOM_ENDPOINT);
 
 	if (!ret)
-		ret = core_info_beside(side->info, front->name, front->name_len);
+		ret = core_info_beside(ep->side_info, ep->xfer.front.name,
+				       ep->xfer.front.name_len);
 	if (!ret)
-		ret = av_open_own(ep->domain, &side->av);
+		ret = av_open_own(ep->domain, &ep->side_av);
 	if (!ret)
-		ret = fi_endpoint(ep->domain->core, side->info, &side->xfer.core, side);
+		ret = fi_endpoint(ep->domain->core, ep->side_info, &side->core, side);
 	if (ret)
 		return ret;
 	ret = side_ep_start(side);
 	if (ret) {
-		fi_close(&side->xfer.core->fid);
+		fi_close(&side->core->fid);
 		return ret;
 	}
-	ret = xfer_ep_init_side(&side->xfer, front);
-	if (ret)
-		return ret;
+	ctrl_listen(side);
+	/* who sleeps without a descriptor has something to look for now */
+	wait_wake_all(&ep->domain->xfer.wait);
 	P2P_INFO("opened an endpoint for long messages\n");
-	*opened = &side->xfer;
 	return 0;
 }
 
+static const struct xfer_channel_ops side_ep_ops = {
+	.open = side_ep_open,
+	.resolve = side_ep_resolve,
+	.lookup = side_ep_lookup,
+};
+
 int side_ep_init(struct p2p_ep *ep, const struct fi_info *core)
 {
-	struct p2p_side_ep *side = calloc(1, sizeof *side);
-
-	if (!side)
-		return -FI_ENOMEM;
-	side->info = core_info_aside(core);
-	if (!side->info) {
-		free(side);
-		return -FI_ENOMEM;
-	}
-	side->ep = ep;
-	ep->side = side;
-	ep->xfer.side_open = side_ep_open;
-	return 0;
+	ep->side_info = core_info_aside(core);
+	ep->xfer.side.ops = &side_ep_ops;
+	return ep->side_info ? 0 : -FI_ENOMEM;
 }
 
 void side_ep_fini(struct p2p_ep *ep)
 {
-	struct p2p_side_ep *side = ep->side;
-
-	if (!side)
-		return;
-	if (side->av)
-		fi_close(&side->av->fid.fid);
-	lf.freeinfo(side->info);
-	free(side);
+	if (ep->side_av)
+		fi_close(&ep->side_av->fid.fid);
+	lf.freeinfo(ep->side_info);
 }

@@ -13,23 +13,9 @@
 #ifndef P2P_SIDE_EP_H
 #define P2P_SIDE_EP_H
 
-#include "fid/av.h"
 #include "fid/ep.h"
-#include "xfer/xfer.h"
 
-/**
- * struct p2p_side_ep - what the side endpoint of @ep takes. xfer_ep_side() opens it.
- * @info:	what to open it with: a copy of what the application's was opened with
- * @av:		the peers' side endpoints
- */
-struct p2p_side_ep {
-	struct xfer_ep xfer;
-	struct p2p_ep *ep;
-	struct fi_info *info;
-	struct p2p_av *av;
-};
-
-/* Prepares one for @ep, which is opened with @core at the core. 0 or -FI_ENOMEM */
+/* Prepares one for @ep, which is opened with @core at the core. xfer_ep_side() opens it. 0 or -FI_ENOMEM */
 int side_ep_init(struct p2p_ep *ep, const struct fi_info *core);
 
 /* Frees it, after xfer_ep_fini() of @ep; or does nothing if @ep has none */

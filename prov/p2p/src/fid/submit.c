@@ -98,7 +98,7 @@ static P2P_NOINLINE ssize_t submit_send(struct p2p_ep *ep, struct p2p_op *op)
 			      ep->av ? av_core_addr(ep->av, msg->addr) : FI_ADDR_UNSPEC))
 		return -FI_EAGAIN;
 	msg->addr = av_core_addr(ep->av, msg->addr);
-	ret = core_call(ep->xfer.core, op);
+	ret = core_call(ep->xfer.front.core, op);
 	if (!ret)
 		xfer_ep_tally(&ep->xfer, mem_iov_len(msg->msg_iov, msg->iov_count));
 	return ret;
@@ -143,7 +143,7 @@ static P2P_NOINLINE ssize_t submit_recv(struct p2p_ep *ep, struct p2p_op *op)
 	}
 	if (plain) {
 		msg->addr = av_core_addr(ep->av, msg->addr);
-		return core_call(ep->xfer.core, op);
+		return core_call(ep->xfer.front.core, op);
 	}
 	op->flags = report;
 	if (peeks & (FI_PEEK | FI_DISCARD))
@@ -225,7 +225,7 @@ static P2P_NOINLINE ssize_t submit_rma(struct p2p_ep *ep, struct p2p_op *op)
 	op->rma.data &= ep->xfer.data_mask;
 	if (!submit_rma_is_special(ep, op)) {
 		op->rma.addr = av_core_addr(ep->av, op->rma.addr);
-		return core_call(ep->xfer.core, op);
+		return core_call(ep->xfer.front.core, op);
 	}
 	ret = submit_rma_check(ep, &op->rma);
 	if (ret)
@@ -293,7 +293,7 @@ static P2P_NOINLINE ssize_t submit_atomic(struct p2p_ep *ep, struct p2p_op *op)
 	if (ret)
 		return ret;
 	if (!submit_atomic_is_special(ep, op))
-		return core_post(&ep->xfer, op);
+		return core_post(&ep->xfer.front, op);
 	if (amo_valid(atomic->datatype, atomic->op, op->type == FI_OP_COMPARE_ATOMIC))
 		return xfer_post_atomic(&ep->xfer, op);
 	P2P_WARN("atomic operation %d on type %d is not offered\n", atomic->op,

@@ -83,7 +83,7 @@ static int trigger_bind_waker(struct p2p_ep *ep)
 {
 	const uint64_t kinds = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
 	struct fid_cntr *waker = ep->domain->xfer.wait.waker;
-	int ret = waker ? fi_ep_bind(ep->xfer.core, &waker->fid, kinds) : 0;
+	int ret = waker ? fi_ep_bind(ep->xfer.front.core, &waker->fid, kinds) : 0;
 
 	ep->xfer.wakes = waker && !ret;
 	return ret;
@@ -166,7 +166,7 @@ static int trigger_alias_control(struct fid *fid, int command, void *arg)
 static struct fid_class trigger_alias_class = {
 	.ops = FID_OPS(.close = trigger_alias_close, .bind = fid_no_bind,
 		       .control = trigger_alias_control),
-	.core = offsetof(struct p2p_ep, xfer.core),
+	.core = offsetof(struct p2p_ep, xfer.front.core),
 };
 
 /* The core's calls without flags have the endpoint's: those of the alias become an operation's own. */
@@ -191,7 +191,7 @@ int trigger_ep_alias(struct p2p_ep *ep, const struct fi_alias *asked)
 	alias->submit = trigger_alias_submit;
 	alias->tx_flags = ep->tx_flags;
 	alias->xfer.xfer = ep->xfer.xfer;
-	alias->xfer.core = ep->xfer.core;
+	alias->xfer.front.core = ep->xfer.front.core;
 	alias->xfer.data_mask = ep->xfer.data_mask;
 	alias->xfer.rx_flags = ep->xfer.rx_flags;
 	trigger_alias_set_flags(alias, asked->flags);

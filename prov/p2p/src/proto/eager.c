@@ -217,7 +217,7 @@ ssize_t eager_send_followed(struct xfer_req *req, const struct p2p_op *op)
 	followed.msg.context = &req->ctx;
 	followed.flags |= FI_COMPLETION;
 	req->ctx.done = eager_sent;
-	return core_post(req->ctx.ep, &followed);
+	return core_post(&req->ctx.ep->front, &followed);
 }
 
 /* ---- receiving ---- */
@@ -421,7 +421,7 @@ ssize_t eager_recv(struct xfer_req *req, const struct p2p_op *op)
 		staged.msg.desc = desc;
 	}
 	req->ctx.done = eager_received;
-	return core_post(req->ctx.ep, &staged);
+	return core_post(&req->ctx.ep->front, &staged);
 }
 
 /* Sends a message whole: the core takes it from the user's buffer, or from a copy. */

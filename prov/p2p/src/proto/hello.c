@@ -86,7 +86,7 @@ void hello_start(struct xfer_ep *ep)
 	ep->followed |= FI_RECV;
 	ep->proto->trial = ep->proto->follows ? 0 : HELLO_TRIAL;
 	xfer_ep_limit(ep);
-	ctrl_listen(ep);
+	ctrl_listen(&ep->front);
 }
 
 void hello_trial(struct xfer_ep *ep, bool device)
@@ -115,25 +115,25 @@ static void hello_move(struct xfer_peer *peer, enum xfer_peer_state state)
 /* ---- what is said ---- */
 
 /* May a question also name @side? Only those who shun strangers look at that. */
-static bool hello_fits(const struct wire_msg *ask, const struct xfer_ep *side)
+static bool hello_fits(const struct wire_msg *ask, const struct xfer_channel *side)
 {
-	return side->front->quirks & QUIRK_DIRECTED &&
+	return side->ep->quirks & QUIRK_DIRECTED &&
 	       wire_size(ask) + side->name_len <= WIRE_ASK_MAX;
 }
 
 /* Where peers may ask for signs of life; 0: nowhere */
-static uint16_t hello_port(struct xfer_ep *front)
+static uint16_t hello_port(struct xfer_ep *ep)
 {
-	if (!front->proto->keepalive_tried)
-		front->proto->keepalive = keepalive_listen(front->xfer->ipc.process,
-							   front->name, front->name_len);
-	front->proto->keepalive_tried = true;
-	return keepalive_port(front->proto->keepalive);
+	if (!ep->proto->keepalive_tried)
+		ep->proto->keepalive = keepalive_listen(ep->xfer->ipc.process, ep->front.name,
+							ep->front.name_len);
+	ep->proto->keepalive_tried = true;
+	return keepalive_port(ep->proto->keepalive);
 }
 
 static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags, uint64_t epoch)
 {
-	const struct xfer_ep *side = xfer_ep_side(ep);
+	const struct xfer_channel *side = xfer_ep_side(ep);
 	struct wire_msg msg = {
 		.type = WIRE_HELLO,
 		.id = ep->xfer->id_base,
@@ -145,14 +145,14 @@ static struct wire_msg hello_msg(struct xfer_ep *ep, uint32_t flags, uint64_t ep
 		.data = ep->xfer->ipc.spaces.pid,
 		.status = (int32_t) ep->xfer->ipc.spaces.net,
 		.process = ep->xfer->ipc.process,
-		.port = hello_port(ep->front),
+		.port = hello_port(ep),
 		.oldest = WIRE_VERSION_OLDEST,
 		.newest = WIRE_VERSION,
-		.name = ep->name,
-		.name_len = ep->name_len,
+		.name = ep->front.name,
+		.name_len = ep->front.name_len,
 	};
 
-	if (side && side != ep && (!(flags & WIRE_ASKS) || hello_fits(&msg, side))) {
+	if (side && side != &ep->front && (!(flags & WIRE_ASKS) || hello_fits(&msg, side))) {
 		msg.flags |= WIRE_SIDE;
 		msg.payload = side->name;
 		msg.payload_len = side->name_len;
@@ -198,47 +198,47 @@ static void hello_tell(struct xfer_peer *peer, uint32_t flags)
 }
 
 /* Where what the peer's endpoint itself is to hear comes from */
-static struct xfer_ep *hello_mouth(struct xfer_ep *ep)
+static struct xfer_channel *hello_mouth(struct xfer_ep *ep)
 {
-	return ep->quirks & QUIRK_DIRECTED ? ep : xfer_ep_side(ep);
+	return ep->quirks & QUIRK_DIRECTED ? &ep->front : xfer_ep_side(ep);
 }
 
-/* Between which endpoints a HELLO for @addr travels that may find nobody who takes it */
-static int hello_door(struct xfer_ep *ep, fi_addr_t addr, struct xfer_ep **via, fi_addr_t *to)
+/* By which channel a HELLO for @peer travels that may find nobody who takes it */
+static int hello_door(const struct xfer_peer *peer, struct xfer_channel **via, fi_addr_t *to)
 {
 	uint8_t name[WIRE_NAME_MAX] = {0};
 	size_t len = sizeof name;
 	int ret;
 
-	*via = hello_mouth(ep);
-	*to = addr;
-	if (*via == ep)
+	*via = hello_mouth(peer->ep);
+	*to = peer->addr;
+	if (*via == &peer->ep->front)
 		return 0;
 	if (!*via)
 		return -FI_EOPNOTSUPP;
 	/* a connection more, which is the core's sooner than ours */
 	ret = room_spare(1);
 	if (!ret)
-		ret = ep->names->lookup(ep, addr, name, &len);
+		ret = peer->ep->front.ops->lookup(&peer->ep->front, peer->addr, name, &len);
 	return ret ? ret
-		   : (*via)->names->resolve(*via, name, P2P_MIN(len, sizeof name), true, to);
+		   : (*via)->ops->resolve(*via, name, P2P_MIN(len, sizeof name), true, to);
 }
 
 /* Asks who it is; in vain for @time at most [ms], 0: as long as it takes */
 static int hello_ask(struct xfer_peer *peer, uint64_t time)
 {
-	struct xfer_ep *ep = peer->ep, *via;
+	struct xfer_channel *via;
 	struct wire_msg msg;
 	fi_addr_t to;
 	int ret;
 
-	ret = hello_door(ep, peer->addr, &via, &to);
+	ret = hello_door(peer, &via, &to);
 	if (ret)
 		return ret;
-	msg = hello_msg(ep, WIRE_ASKS, peer->epoch);
+	msg = hello_msg(peer->ep, WIRE_ASKS, peer->epoch);
 	msg.grant = xfer_peer_token(peer)->token;
 	if (!msg.grant || xfer_peer_token(peer)->lost)
-		msg.grant = xfer_token_new(ep->xfer);
+		msg.grant = xfer_token_new(peer->ep->xfer);
 	ret = xfer_peer_admit(peer, msg.grant);
 	if (!ret)
 		ret = time ? ctrl_answer(via, to, &msg, time) : ctrl_send(via, to, &msg, 0);
@@ -323,7 +323,7 @@ enum xfer_peer_state hello_state(struct xfer_peer *peer)
 	if (peer->state == XFER_PEER_FOREIGN || peer->waited < 1000 * conf.hello_timeout)
 		return peer->state;
 	/* it cannot have got it, nor anything else, unless only the endpoint beside lacks a connection */
-	if ((peer->via == peer->ep || peer->facts & HELLO_LOST) &&
+	if ((peer->via == &peer->ep->front || peer->facts & HELLO_LOST) &&
 	    xfer_outq_find(peer->via, peer->to)) {
 		if (conf_overdue(peer->waited))
 			xfer_peer_lose(peer, -FI_ETIMEDOUT);
@@ -463,40 +463,41 @@ static bool hello_answers(struct proto_ep *state, unsigned int *count, unsigned 
 }
 
 /* The address of an endpoint that is named, inserted if need be. Strangers are not let in without end. */
-static int hello_resolve(struct xfer_ep *ep, const void *name, size_t len, fi_addr_t *addr)
+static int hello_resolve(struct xfer_channel *channel, const void *name, size_t len,
+			 fi_addr_t *addr)
 {
-	struct proto_ep *state = ep->front->proto;
-	int ret = ep->names->resolve(ep, name, len, false, addr);
+	struct proto_ep *state = channel->ep->proto;
+	int ret = channel->ops->resolve(channel, name, len, false, addr);
 
 	if (ret != -FI_ENOENT)
 		return ret;
 	if (!hello_answers(state, &state->strangers, HELLO_STRANGERS))
 		return -FI_EAGAIN;
-	ret = ep->names->resolve(ep, name, len, true, addr);
+	ret = channel->ops->resolve(channel, name, len, true, addr);
 	state->strangers -= ret == -FI_ENOMEM;
 	return ret;
 }
 
 /*
- * Between which endpoints answers to the sender of @msg travel. @addr: of its own endpoint. Where there is
+ * By which channel answers to the sender of @msg travel. @addr: of its own endpoint. Where there is
  * nothing beside endpoints, who names something names somebody else. @proved: a token shows that it is no
  * stranger
  */
 static int hello_route(struct xfer_ep *ep, const struct wire_msg *msg, fi_addr_t addr,
-		       bool proved, struct xfer_ep **via, fi_addr_t *to)
+		       bool proved, struct xfer_channel **via, fi_addr_t *to)
 {
-	struct xfer_ep *side = xfer_ep_side(ep);
+	struct xfer_channel *side = xfer_ep_side(ep);
 
-	*via = side ? side : ep;
+	*via = side ? side : &ep->front;
 	if (ep->quirks & QUIRK_STALLS && msg->flags & WIRE_SIDE) {
 		/* what is beside an endpoint is at its address: so nobody names what is on another host */
 		if (wire_names_apart(msg->name, msg->name_len, msg->payload, msg->payload_len))
 			return -FI_EINVAL;
-		return proved ? (*via)->names->resolve(*via, msg->payload, msg->payload_len,
-						       true, to)
+		return proved ? (*via)->ops->resolve(*via, msg->payload, msg->payload_len, true,
+						     to)
 			      : hello_resolve(*via, msg->payload, msg->payload_len, to);
 	}
-	if (*via != ep)
+	if (*via != &ep->front)
 		return hello_resolve(*via, msg->name, msg->name_len, to);
 	*to = addr;
 	return 0;
@@ -516,7 +517,7 @@ static uint64_t hello_epoch(const struct xfer_peer *peer, const struct wire_msg 
 static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 {
 	struct xfer_peer *peer = xfer_peer_named(ep, msg->name, msg->name_len);
-	struct xfer_ep *mouth = hello_mouth(ep), *via = mouth ? mouth : ep;
+	struct xfer_channel *mouth = hello_mouth(ep), *via = mouth ? mouth : &ep->front;
 	struct wire_msg answer;
 	fi_addr_t to;
 	int ret;
@@ -535,7 +536,7 @@ static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 	if (hello_failed(msg, ret))
 		return;
 	/* who is not answered sends whole messages, which take no connection more */
-	if (via != ep && room_spare(1))
+	if (via != &ep->front && room_spare(1))
 		return;
 	answer.token = msg->grant;
 	hello_failed(msg, ctrl_answer(via, to, &answer, HELLO_ANSWERS_TIME));
@@ -597,8 +598,8 @@ static bool hello_renewed(struct xfer_peer *peer, const struct wire_msg *msg)
 }
 
 /* It speaks our protocol, and is reached so. 0 or -FI_ENOMEM */
-static int hello_known(struct xfer_peer *peer, const struct wire_msg *msg, struct xfer_ep *via,
-		       fi_addr_t to)
+static int hello_known(struct xfer_peer *peer, const struct wire_msg *msg,
+		       struct xfer_channel *via, fi_addr_t to)
 {
 	int ret = xfer_peer_admit(peer, hello_token_make(peer->ep, msg, msg->epoch));
 
@@ -645,7 +646,7 @@ void hello_remind(struct xfer_peer *peer)
 
 static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 {
-	struct xfer_ep *via;
+	struct xfer_channel *via;
 	fi_addr_t to;
 
 	/* a question in doubt: its number, which is lost with the peer, was given to the former process */
@@ -666,7 +667,7 @@ static void hello_answered(struct xfer_peer *peer, const struct wire_msg *msg)
 static void hello_refuse(const struct xfer_token *token, const struct wire_msg *msg)
 {
 	struct xfer_peer *peer = token->peer;
-	struct xfer_ep *via = peer->via;
+	struct xfer_channel *via = peer->via;
 	fi_addr_t to = peer->to;
 
 	if (msg->type == WIRE_HELLO && msg->flags & WIRE_CONFIRMS &&
@@ -680,7 +681,7 @@ static void hello_refuse(const struct xfer_token *token, const struct wire_msg *
 static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 {
 	struct xfer_peer *peer = msg->peer;
-	struct xfer_ep *via;
+	struct xfer_channel *via;
 	fi_addr_t addr, to;
 	bool met;
 
@@ -689,8 +690,8 @@ static void hello_confirmed(struct xfer_ep *ep, const struct wire_msg *msg)
 		return;
 	}
 	/* one that has its token already may have another address here than the one that it names */
-	if (!peer &&
-	    hello_failed(msg, ep->names->resolve(ep, msg->name, msg->name_len, true, &addr)))
+	if (!peer && hello_failed(msg, ep->front.ops->resolve(&ep->front, msg->name,
+							      msg->name_len, true, &addr)))
 		return;
 	peer = peer ? peer : xfer_peer_get(ep, addr);
 	/* whoever goes on to name others beside itself is none that is let in */
@@ -771,8 +772,8 @@ static void hello_unheard(struct xfer_ep *ep, const struct xfer_token *token,
 		hello_refuse(token, msg);
 	else if (msg->old && msg->name_len &&
 		 hello_answers(ep->proto, &ep->proto->refusals, HELLO_REFUSALS) &&
-		 !hello_resolve(ep, msg->name, msg->name_len, &addr))
-		ctrl_send(ep, addr, &refusal, 0);
+		 !hello_resolve(&ep->front, msg->name, msg->name_len, &addr))
+		ctrl_send(&ep->front, addr, &refusal, 0);
 }
 
 /* What waits for its answer fails. */

@@ -138,10 +138,10 @@ void hello_facts_keepalive(struct xfer_peer *peer, const struct wire_msg *msg)
 	keepalive_close(life->keepalive);
 	life->answers = 0;
 	life->port = msg->port;
-	named = !peer->ep->names->lookup(peer->ep, peer->addr, name, &len);
+	named = !peer->ep->front.ops->lookup(&peer->ep->front, peer->addr, name, &len);
 	life->keepalive =
-		keepalive_open(peer->ep->front->proto->keepalive, msg->process,
-			       named ? msg->port : 0, name, P2P_MIN(len, sizeof name), near,
+		keepalive_open(peer->ep->proto->keepalive, msg->process, named ? msg->port : 0,
+			       name, P2P_MIN(len, sizeof name), near,
 			       near && ipc_shares_ids(ipc, (uint32_t) msg->data));
 	keepalive_ask(life->keepalive);
 }
@@ -151,7 +151,7 @@ void hello_facts_late(struct xfer_peer *peer)
 	char text[256];
 
 	xfer_assert_locked(peer->ep->xfer);
-	peer->ep->names->print(peer->ep, peer->addr, text, sizeof text);
+	peer->ep->front.ops->print(&peer->ep->front, peer->addr, text, sizeof text);
 	P2P_WARN(
 		"%s has not answered a greeting for %zu s: long messages from device memory go "
 		"there whole, which is slower, and operations on its remote memory wait. Unless it "

@@ -32,7 +32,7 @@ uint64_t hello_token_make(const struct xfer_ep *ep, const struct wire_msg *msg, 
 }
 
 void hello_token_say(const struct xfer_peer *peer, uint64_t grant, uint64_t token,
-		     struct xfer_ep *via, fi_addr_t to)
+		     struct xfer_channel *via, fi_addr_t to)
 {
 	const struct xfer_ep *ep = peer->ep;
 	const struct wire_msg msg = {
@@ -42,11 +42,11 @@ void hello_token_say(const struct xfer_peer *peer, uint64_t grant, uint64_t toke
 		.epoch = peer->epoch,
 		.key = ep->xfer->ipc.host,
 		.process = ep->xfer->ipc.process,
-		.port = keepalive_port(ep->front->proto->keepalive),
+		.port = keepalive_port(ep->proto->keepalive),
 		.oldest = WIRE_VERSION_OLDEST,
 		.newest = WIRE_VERSION,
-		.name = ep->name,
-		.name_len = ep->name_len,
+		.name = ep->front.name,
+		.name_len = ep->front.name_len,
 	};
 
 	xfer_assert_locked(ep->xfer);
@@ -59,7 +59,7 @@ void hello_token_bury(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
 	if (peer->epoch && !peer->open && !xfer_peer_one_way(peer))
-		hello_token_say(peer, 0, peer->theirs.token, peer->ep, peer->addr);
+		hello_token_say(peer, 0, peer->theirs.token, &peer->ep->front, peer->addr);
 }
 
 /* Those that something is under way with are looked through: some may have no address any more */

@@ -17,9 +17,9 @@
 /* The token for who says @msg, a greeting with a name, in @epoch */
 uint64_t hello_token_make(const struct xfer_ep *ep, const struct wire_msg *msg, uint64_t epoch);
 
-/* Tells from @via to @to that a token is lost: @grant, which @peer bears, or @token, which it has given. The other is 0 */
+/* Tells by @via to @to that a token is lost: @grant, which @peer bears, or @token, which it has given. The other is 0 */
 void hello_token_say(const struct xfer_peer *peer, uint64_t grant, uint64_t token,
-		     struct xfer_ep *via, fi_addr_t to);
+		     struct xfer_channel *via, fi_addr_t to);
 
 /* Tells a peer that is lost so by its endpoint itself: what goes beside it does not get there */
 void hello_token_bury(const struct xfer_peer *peer);

@@ -160,7 +160,7 @@ static void multi_recv_buf_release(struct multi_recv_buf *buf, const struct core
 		buf->end.flags |= FI_RECV | FI_MSG;
 		buf->end.err = comp->err;
 		buf->end.prov_errno = comp->prov_errno;
-	} else if (!comp->err && !fi_getopt(&buf->ctx.ep->core->fid, FI_OPT_ENDPOINT,
+	} else if (!comp->err && !fi_getopt(&buf->ctx.ep->front.core->fid, FI_OPT_ENDPOINT,
 					    FI_OPT_MIN_MULTI_RECV, &least, &size)) {
 		/* no core gives back what has room for that */
 		multi_recv_buf_reach(buf, buf->len - P2P_MIN(least, buf->len));
@@ -449,7 +449,7 @@ ssize_t multi_recv_post(struct xfer_ep *ep, const struct p2p_op *op, const struc
 	core.msg.desc = &buf->host_desc;
 	core.flags |= FI_COMPLETION;
 	core.msg.context = &buf->ctx;
-	ret = core_post(ep, &core);
+	ret = core_post(&ep->front, &core);
 	if (!ret)
 		return 0;
 drop:

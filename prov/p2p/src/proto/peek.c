@@ -87,7 +87,7 @@ static ssize_t peek_look(struct xfer_ep *ep, const struct p2p_op *op)
 		return -FI_EAGAIN;
 	req->ctx.done = peek_done;
 	core.msg.context = &req->ctx;
-	ret = core_post(ep, &core);
+	ret = core_post(&ep->front, &core);
 	if (ret)
 		xfer_ctx_free(&req->ctx);
 	return ret;
@@ -119,7 +119,7 @@ static ssize_t peek_claim_post(struct xfer_req *req, const struct p2p_op *op,
 	core.flags |= FI_COMPLETION;
 	core.msg.context = &req->ctx;
 	req->ctx.done = peek_discarded;
-	return core_post(req->ctx.ep, &core);
+	return core_post(&req->ctx.ep->front, &core);
 }
 
 static ssize_t peek_claim(struct xfer_ep *ep, const struct p2p_op *op,
@@ -134,7 +134,7 @@ static ssize_t peek_claim(struct xfer_ep *ep, const struct p2p_op *op,
 	}
 	/* FI_BUFFERED_RECV claims without having peeked */
 	if (!req && !(ep->ours & LF_BUFFERED_RECV) && !mem->ops)
-		return core_post(ep, op);
+		return core_post(&ep->front, op);
 	if (!req) {
 		P2P_WARN("FI_CLAIM with a context that no message was claimed with\n");
 		return -FI_EINVAL;
@@ -158,6 +158,6 @@ ssize_t peek_post(struct xfer_ep *ep, const struct p2p_op *op, const struct dev_
 	}
 	/* a shared receive context's completions are another's */
 	if (!ep->rxcq && !mem->ops)
-		return core_post(ep, op);
+		return core_post(&ep->front, op);
 	return op->flags & FI_PEEK ? peek_look(ep, op) : peek_claim(ep, op, mem);
 }

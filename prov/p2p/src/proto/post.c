@@ -44,8 +44,8 @@ static struct path_query post_query(struct xfer_ep *ep, const struct p2p_op *op,
 				    : conf.eager_size;
 	bool whole = len <= most;
 	/* who sends short messages only needs no other endpoint; longer ones may be offered */
-	bool stalls = ep->quirks & QUIRK_STALLS &&
-		      !(whole && len <= cost_lend_min() ? ep->side : xfer_ep_side(ep));
+	bool stalls = ep->quirks & QUIRK_STALLS && !ep->side.core &&
+		      ((whole && len <= cost_lend_min()) || !xfer_ep_side(ep));
 	bool announced = xfer_announces(ep->xfer), pieces = announced && (whole || !stalls);
 
 	return (struct path_query){
@@ -58,7 +58,7 @@ static struct path_query post_query(struct xfer_ep *ep, const struct p2p_op *op,
 		/* what waits here will be under way with it */
 		.lends = xfer_ep_lends(ep) &&
 			 (ep->waiting || stage_lends(&ep->xfer->stage, len)),
-		.unnamed = ep->name_len > WIRE_NAME_MAX,
+		.unnamed = ep->front.name_len > WIRE_NAME_MAX,
 		.inject = op->flags & FI_INJECT,
 		.wish = ep->wish,
 		.pieces = op->msg.iov_count,
@@ -192,7 +192,7 @@ static ssize_t post_send(struct xfer_ep *ep, const struct p2p_op *op, const stru
 	if (!mem->ops && !xfer_ep_follows(ep, FI_SEND) && !lanes) {
 		if (xfer_sendq_has(ep, op->msg.addr))
 			return -FI_EAGAIN;
-		ret = core_post(ep, op);
+		ret = core_post(&ep->front, op);
 		if (!ret)
 			xfer_ep_tally(ep, mem_iov_len(op->msg.msg_iov, op->msg.iov_count));
 		return ret;
@@ -302,7 +302,7 @@ static ssize_t post_recv(struct xfer_ep *ep, const struct p2p_op *op, const stru
 	if (op_tagged(op) && op->flags & (FI_PEEK | FI_CLAIM | FI_DISCARD))
 		return peek_post(ep, op, mem);
 	if (post_recv_alone(ep, op, mem))
-		return core_post(ep, op);
+		return core_post(&ep->front, op);
 	if (!op_tagged(op) && op->flags & FI_MULTI_RECV)
 		return multi_recv_post(ep, op, mem);
 	req = xfer_req_new(ep, op, mem);
@@ -527,13 +527,13 @@ ssize_t xfer_cancel_locked(struct xfer_ep *ep, void *context)
 
 	xfer_assert_locked(ep->xfer);
 	if (ctx)
-		return fi_cancel(&ep->core->fid, ctx);
+		return fi_cancel(&ep->front.core->fid, ctx);
 	LIST_FOREACH(ctx, &ep->live, live) {
 		struct xfer_req *req = (struct xfer_req *) ctx;
 
 		if (xfer_ctx_is_req(ctx) && req->done_flags & FI_RECV && !req->busy &&
 		    req->context == context)
-			return fi_cancel(&ep->core->fid, ctx);
+			return fi_cancel(&ep->front.core->fid, ctx);
 	}
 	return -FI_ENOENT;
 }

@@ -97,7 +97,7 @@ static ssize_t rma_core_look_try(struct xfer_out *out)
 		.rma.context = &out->ctx,
 	};
 
-	return req->transfer.status ? req->transfer.status : core_post(out->ctx.ep, &op);
+	return req->transfer.status ? req->transfer.status : core_post(out->via, &op);
 }
 
 static void rma_core_looked(struct xfer_ctx *ctx, const struct core_comp *comp)
@@ -130,7 +130,7 @@ static void rma_core_look(struct xfer_req *req)
 	look->req = req;
 	look->word = (unsigned int) __builtin_ctzll(~xfer->proto->words);
 	xfer->proto->words |= 1ULL << look->word;
-	xfer_out_init(&look->out, req->ctx.ep, req->addr, 0, rma_core_looked,
+	xfer_out_init(&look->out, &req->ctx.ep->front, req->addr, 0, rma_core_looked,
 		      rma_core_look_drop);
 	look->out.post = rma_core_look_try;
 	req->transfer.in_flight++;
@@ -197,7 +197,7 @@ static ssize_t rma_core_give(struct xfer_req *req, const struct iovec *iov, void
 		.rma.context = context,
 	};
 
-	return core_post(req->ctx.ep, &op);
+	return core_post(&req->ctx.ep->front, &op);
 }
 
 static bool rma_core_last(const struct xfer_req *req, uint64_t index)
@@ -344,7 +344,8 @@ static void rma_core_lost(struct xfer_peer *peer, int status)
 
 	for (req = TAILQ_FIRST(list); req; req = next) {
 		next = TAILQ_NEXT(req, entry);
-		if (rma_core_fetches(req) || !xfer_peer_at(peer, req->ctx.ep, req->addr))
+		if (rma_core_fetches(req) ||
+		    !xfer_peer_at(peer, &req->ctx.ep->front, req->addr))
 			continue;
 		if (!req->transfer.status)
 			req->transfer.status = status;
@@ -486,7 +487,7 @@ static ssize_t rma_core_atomic_try(struct xfer_out *out)
 {
 	struct rma_core_amo *amo = container_of(out, struct rma_core_amo, out);
 
-	return amo->status ? amo->status : core_post(out->ctx.ep, &amo->op);
+	return amo->status ? amo->status : core_post(out->via, &amo->op);
 }
 
 static void rma_core_result_copied(struct copy *copy, int status)
@@ -581,7 +582,7 @@ static void rma_core_amo_init(struct rma_core_amo *amo, struct xfer_req *req,
 	const size_t count = len / amo_size(op->atomic.datatype);
 	char *at = stage_place_of(req->slot, req->reserve).addr;
 
-	xfer_out_init(&amo->out, req->ctx.ep, op->atomic.addr, 0, rma_core_atomic_done,
+	xfer_out_init(&amo->out, &req->ctx.ep->front, op->atomic.addr, 0, rma_core_atomic_done,
 		      xfer_ctx_free);
 	amo->out.post = rma_core_atomic_try;
 	amo->req = req;

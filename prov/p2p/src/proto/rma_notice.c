@@ -72,7 +72,7 @@ static ssize_t rma_notice_post(struct xfer_out *out)
 		.msg.context = &out->ctx,
 	};
 
-	return core_post(out->ctx.ep, &op);
+	return core_post(out->via, &op);
 }
 
 /* The write has ended. What is to be reported of it waits until the message has gone. */
@@ -87,7 +87,7 @@ static void rma_notice_tell(struct xfer_req *req)
 	notice->kinds = req->done_flags & XFER_COUNT_ALL;
 	notice->report = req->op_flags & FI_COMPLETION;
 	notice->comp = req->comp;
-	xfer_out_init(&notice->out, ep, req->addr, 0, rma_notice_sent, rma_notice_drop);
+	xfer_out_init(&notice->out, &ep->front, req->addr, 0, rma_notice_sent, rma_notice_drop);
 	notice->out.post = rma_notice_post;
 	xfer_busy_add(ep->xfer, 1);
 	xfer_out_post(&notice->out);

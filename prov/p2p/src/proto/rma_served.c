@@ -313,7 +313,7 @@ static struct path_query rma_served_query(const struct xfer_req *req)
 		.short_max = conf.eager_size,
 		.plain_max = WIRE_PAYLOAD_MAX,
 		.slot = stage_slot_free(stage, STAGE_WHOLE_OUT, req->len, NULL),
-		.unnamed = ep->name_len > WIRE_NAME_MAX,
+		.unnamed = ep->front.name_len > WIRE_NAME_MAX,
 		.wish = wish,
 		.pieces = req->count,
 		.near = ep->quirks & QUIRK_NEAR,

@@ -192,9 +192,8 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 /* Has pieces without a receive discarded, where they would stall the core. */
 static void rndv_stale_look(struct xfer_ep *ep)
 {
-	/* without a side endpoint pieces come to this one */
 	if (ep->quirks & QUIRK_STALLS && ep->proto->stale)
-		rndv_stale_discard(ep->side ? ep->side : ep);
+		rndv_stale_discard(ep);
 }
 
 /* A peer waits for something: pieces of before may be in the way */

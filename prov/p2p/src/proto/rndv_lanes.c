@@ -129,7 +129,7 @@ static void rndv_lane_first_heard(struct xfer_ctx *ctx, const struct core_comp *
 	struct xfer_peer *peer = xfer_peer_find(ctx->ep, first->peer);
 	struct xfer_peer_lanes *lanes = rndv_lanes_by(peer, true, first->number);
 	const uint32_t low = (uint32_t) (first->out.tag % WIRE_PIECES_MAX);
-	const unsigned int lane = (unsigned int) first->out.lane;
+	const unsigned int lane = (unsigned int) first->out.via->lane;
 
 	if (comp->err) {
 		lanes_leave(ctx->ep, NULL, 1);
@@ -167,10 +167,10 @@ static void rndv_lane_first_post(struct xfer_peer *peer, unsigned int index, boo
 	}
 	first->peer = peer->addr;
 	first->number = recv ? lanes->number : lanes->theirs;
-	xfer_out_init(&first->out, ep, recv ? FI_ADDR_UNSPEC : lanes->to[index],
+	xfer_out_init(&first->out, lanes_channel(ep, index),
+		      recv ? FI_ADDR_UNSPEC : lanes->to[index],
 		      rndv_lane_first_tag(ep, first->number, recv ? 0 : lanes->turn, index),
 		      recv ? rndv_lane_first_heard : rndv_lane_first_sent, xfer_ctx_free);
-	first->out.lane = (int) index;
 	first->out.iov[0] = (struct iovec){&first->asks, recv || req ? sizeof first->asks : 0};
 	first->out.count = 1;
 	first->asks[0] = htole64(req ? req->transfer.id : 0);
@@ -436,9 +436,10 @@ void rndv_lanes_take(struct rndv_piece *piece)
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (!transfer->lanes)
 		return;
-	piece->out.lane = (int) ((transfer->number + piece->index) % transfer->lanes);
+	piece->out.via = lanes_channel(piece->out.ctx.ep,
+				       (transfer->number + piece->index) % transfer->lanes);
 	if (!req->recv)
-		piece->out.addr = req->peer->lanes->to[piece->out.lane];
+		piece->out.addr = req->peer->lanes->to[piece->out.via->lane];
 }
 
 /* ---- what is said of lanes ---- */
@@ -457,7 +458,7 @@ static unsigned int rndv_lanes_insert(struct xfer_peer *peer, const struct wire_
 		P2P_INFO("no lanes to a peer: its libfabric is another one\n");
 		return 0;
 	}
-	if (peer->ep->names->lookup(peer->ep, peer->addr, name, &name_len))
+	if (peer->ep->front.ops->lookup(&peer->ep->front, peer->addr, name, &name_len))
 		return 0;
 	for (i = 0; i < count; i++) {
 		/* nobody is to name lanes of others */

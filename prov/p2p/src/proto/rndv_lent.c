@@ -242,7 +242,7 @@ static ssize_t rndv_lent_read_begin(struct xfer_req *first)
 	if (!read)
 		return ret;
 	read->count = 0;
-	xfer_ctx_init(&read->ctx, first->transfer.via, rndv_lent_read_done, xfer_ctx_free);
+	xfer_ctx_init(&read->ctx, first->transfer.via->ep, rndv_lent_read_done, xfer_ctx_free);
 	room = rndv_lent_gather(first, read, &op, iov, from);
 	op.rma.rma_iov_count = read->count;
 	if (read->count && room && rndv_lent_reads(first))
@@ -283,7 +283,7 @@ void rndv_lent_borrow(struct xfer_req *req, uint64_t addr, uint64_t key)
 	xfer_req_move(req, XFER_MOVING);
 }
 
-/* Is a read under way here, or at the side endpoint? */
+/* Is a read under way? */
 static bool rndv_lent_reads_any(const struct xfer_ep *ep)
 {
 	const struct xfer_ctx *ctx;
@@ -292,7 +292,7 @@ static bool rndv_lent_reads_any(const struct xfer_ep *ep)
 		if (ctx->done == rndv_lent_read_done)
 			return true;
 	}
-	return ep->side && rndv_lent_reads_any(ep->side);
+	return false;
 }
 
 /* The core may crash if its endpoint is closed while a read is under way (QUIRK_READ_TWICE). */
@@ -307,29 +307,38 @@ static void rndv_lent_close(struct xfer_ep *ep, int *ret)
 	}
 }
 
+/* Begins reads of what is lent by @channel, as far as the core takes them. */
+static void rndv_lent_read_all(const struct xfer_channel *channel)
+{
+	struct xfer_list *list = &channel->ep->xfer->in[XFER_MOVING];
+	struct xfer_blocked blocked = {.count = 0};
+	struct xfer_req *req, *next;
+	ssize_t ret;
+
+	for (req = TAILQ_FIRST(list); req; req = next) {
+		next = TAILQ_NEXT(req, entry);
+		if (!rndv_lent_waits(req) || req->transfer.via != channel ||
+		    xfer_blocked_has(&blocked, req->transfer.to))
+			continue;
+		ret = rndv_lent_read_begin(req);
+		if (ret == -FI_EAGAIN)
+			xfer_blocked_add(&blocked, req->transfer.to);
+		else if (ret < 0)
+			/* others have ended with it */
+			next = TAILQ_FIRST(list);
+	}
+}
+
 /* Begins reads of lent messages, as far as the core takes them. */
 static void rndv_lent_progress(struct xfer *xfer)
 {
-	struct xfer_list *list = &xfer->in[XFER_MOVING];
-	struct xfer_req *req, *next;
 	struct xfer_ep *ep;
-	ssize_t ret;
 
+	if (TAILQ_EMPTY(&xfer->in[XFER_MOVING]))
+		return;
 	LIST_FOREACH(ep, &xfer->eps, entry) {
-		struct xfer_blocked blocked = {.count = 0};
-
-		for (req = TAILQ_FIRST(list); req; req = next) {
-			next = TAILQ_NEXT(req, entry);
-			if (!rndv_lent_waits(req) || req->transfer.via != ep ||
-			    xfer_blocked_has(&blocked, req->transfer.to))
-				continue;
-			ret = rndv_lent_read_begin(req);
-			if (ret == -FI_EAGAIN)
-				xfer_blocked_add(&blocked, req->transfer.to);
-			else if (ret < 0)
-				/* others have ended with it */
-				next = TAILQ_FIRST(list);
-		}
+		rndv_lent_read_all(&ep->side);
+		rndv_lent_read_all(&ep->front);
 	}
 }
 

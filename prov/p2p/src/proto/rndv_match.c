@@ -468,8 +468,8 @@ static void rndv_arrival_suspect(struct xfer_arrival *arrival)
 	/* of no other endpoint: that may be closed before */
 	if (!arrival->ctx.ep)
 		return;
-	xfer_peer_recall_owner(arrival->ctx.ep->front, owner);
-	HASH_ITER(hh, arrival->ctx.ep->front->peers, peer, next) {
+	xfer_peer_recall_owner(arrival->ctx.ep, owner);
+	HASH_ITER(hh, arrival->ctx.ep->peers, peer, next) {
 		if ((peer->owner != owner && !rndv_arrival_is_for(arrival, peer)) ||
 		    !peer->open)
 			continue;

@@ -51,7 +51,7 @@ bool rndv_piece_ahead(struct rndv_piece *piece)
 	unsigned int *held = &req->peer->ahead;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
-	if (piece->out.lane >= 0 || !(req->transfer.in_flight || req->done_flags & FI_RMA))
+	if (piece->out.via->lane >= 0 || !(req->transfer.in_flight || req->done_flags & FI_RMA))
 		return true;
 	if (*held && *held + *all >= RNDV_AHEAD)
 		return false;

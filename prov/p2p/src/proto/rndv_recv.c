@@ -178,30 +178,29 @@ static void rndv_piece_copied_in(struct copy *copy, int status)
 }
 
 /* Its receive was taken back. It may come all the same, unless its sender does not begin it. So there is another one */
-static void rndv_piece_missed(struct xfer_req *req, struct xfer_ep *ep, int lane, uint64_t tag)
+static void rndv_piece_missed(struct xfer_req *req, struct xfer_channel *via, uint64_t tag)
 {
 	const struct xfer_arrival *arrival = req->transfer.recv.arrival;
 
 	if (arrival->status && tag % WIRE_PIECES_MAX >= arrival->begun)
 		return;
-	if (lane >= 0 && req->lane_room) {
+	if (via->lane >= 0 && req->lane_room) {
 		/* the message has one receive less of those that are kept for it */
 		req->lane_room--;
 		req->peer->lanes->held--;
-		rndv_stale_expect(req->ctx.ep, lane, tag);
-	} else if (lane < 0 && !(req->ctx.ep->quirks & QUIRK_STALLS)) {
-		rndv_stale_expect(ep, -1, tag);
+		rndv_stale_expect(via, tag);
+	} else if (via->lane < 0 && !(req->ctx.ep->quirks & QUIRK_STALLS)) {
+		rndv_stale_expect(via, tag);
 	}
 }
 
 /* Takes back the pieces that are posted, from number @from on; they end as cancelled. */
 static void rndv_recv_cancel(struct xfer_req *req, uint64_t from)
 {
-	struct xfer_ep *ep = req->transfer.via;
 	struct rndv_piece *piece;
 	struct xfer_ctx *ctx;
 
-	LIST_FOREACH(ctx, &ep->live, live) {
+	LIST_FOREACH(ctx, &req->transfer.via->ep->live, live) {
 		piece = (struct rndv_piece *) ctx;
 		if (ctx->done == rndv_piece_received && piece->req == req &&
 		    piece->index >= from)
@@ -225,9 +224,8 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 {
 	struct rndv_piece *piece = (struct rndv_piece *) ctx;
 	const uint64_t tag = piece->out.tag;
-	const int lane = piece->out.lane;
+	struct xfer_channel *via = piece->out.via;
 	struct xfer_req *req = piece->req;
-	struct xfer_ep *ep = ctx->ep;
 	int status = -abs(comp->err);
 
 	P2P_TRACE(piece_received, piece, req, comp->err);
@@ -243,8 +241,8 @@ static void rndv_piece_received(struct xfer_ctx *ctx, const struct core_comp *co
 	}
 	rndv_piece_end(piece);
 	if (status == -FI_ECANCELED)
-		rndv_piece_missed(req, ep, lane, tag);
-	if (comp->err && lane >= 0 && req->state == XFER_PULLING)
+		rndv_piece_missed(req, via, tag);
+	if (comp->err && via->lane >= 0 && req->state == XFER_PULLING)
 		rndv_recv_lose(req, tag % WIRE_PIECES_MAX);
 	else if (status)
 		rndv_recv_fail(req, status, true);
@@ -267,10 +265,11 @@ static bool rndv_recv_waits(const struct xfer_req *req, unsigned int lane, uint6
 	const struct rndv_piece *piece;
 	const struct xfer_ctx *ctx;
 
-	LIST_FOREACH(ctx, &req->transfer.via->live, live) {
+	LIST_FOREACH(ctx, &req->transfer.via->ep->live, live) {
 		piece = (const struct rndv_piece *) ctx;
 		if (ctx->done == rndv_piece_received && piece->req == req &&
-		    piece->out.lane == (int) lane && piece->index < next && !piece->copy.done)
+		    piece->out.via->lane == (int) lane && piece->index < next &&
+		    !piece->copy.done)
 			return true;
 	}
 	return false;

@@ -72,9 +72,10 @@ static void rndv_send_recall(const struct xfer_req *req)
 	struct rndv_piece *piece;
 	struct xfer_ctx *ctx;
 
-	LIST_FOREACH(ctx, &req->transfer.via->live, live) {
+	LIST_FOREACH(ctx, &req->transfer.via->ep->live, live) {
 		piece = (struct rndv_piece *) ctx;
-		if (ctx->done == rndv_piece_sent && piece->req == req && piece->out.lane >= 0)
+		if (ctx->done == rndv_piece_sent && piece->req == req &&
+		    piece->out.via->lane >= 0)
 			xfer_out_cancel(&piece->out);
 	}
 }
@@ -288,7 +289,7 @@ static bool rndv_marker_inject(struct xfer_req *req)
 	};
 
 	return ep->quirks & QUIRK_NEAR && !ep->waiting && !(req->op_flags & FI_FENCE) &&
-	       !ctrl_unsent(ep, req->addr) && !core_call(ep->core, &op);
+	       !ctrl_unsent(&ep->front, req->addr) && !core_call(ep->front.core, &op);
 }
 
 /*
@@ -301,7 +302,7 @@ static bool rndv_marker_first(struct xfer_req *req)
 
 	if (!(ep->quirks & QUIRK_NEAR) || !hello_reads(req->peer))
 		return false;
-	ctrl_listen(ep);
+	ctrl_listen(&ep->front);
 	req->transfer.id = xfer_id_new(ep->xfer);
 	return board_note(&ep->xfer->notes.board, req->transfer.id) && rndv_marker_inject(req);
 }
@@ -388,7 +389,7 @@ int rndv_send_unmarked(struct xfer_req *req)
 static void rndv_piece_send(struct rndv_piece *piece)
 {
 	P2P_TRACE(piece_send, piece, piece->req, piece->req->transfer.lanes);
-	piece->req->ctx.ep->stats.lane_pieces += piece->out.lane >= 0;
+	piece->req->ctx.ep->stats.lane_pieces += piece->out.via->lane >= 0;
 	xfer_out_post(&piece->out);
 }
 
@@ -416,13 +417,13 @@ static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 	struct rndv_piece *piece = (struct rndv_piece *) ctx;
 	struct xfer_req *req = piece->req;
 	const fi_addr_t addr = req->transfer.to;
-	struct xfer_ep *ep = ctx->ep;
+	struct xfer_channel *via = piece->out.via;
 	const int status = -abs(comp->err);
 	bool awaited = comp->err && !req->transfer.send.lost;
 
 	P2P_TRACE(piece_sent, ctx, req, comp->err);
 	req->transfer.since = 0;
-	if (comp->err && piece->out.lane >= 0 && !req->transfer.send.lost) {
+	if (comp->err && via->lane >= 0 && !req->transfer.send.lost) {
 		if (comp->err != FI_ECANCELED)
 			rndv_lanes_failed(req->peer);
 		/* its receiver hears of that, and asks for it once more */
@@ -441,8 +442,8 @@ static void rndv_piece_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 	else
 		rndv_send_check(req);
 	/* what the core does not send empty either does not come: so its receive ends with all that is under way */
-	if (awaited && !ep->xfer->losing)
-		XFER_PROTO_EACH(ep->xfer, unsent, ep, addr, status);
+	if (awaited && !via->ep->xfer->losing)
+		XFER_PROTO_EACH(via->ep->xfer, unsent, via, addr, status);
 }
 
 /* Sends a piece when it has been copied into its slot. */

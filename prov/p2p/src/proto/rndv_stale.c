@@ -37,6 +37,8 @@ static void rndv_stale_discarded(struct xfer_ctx *ctx, const struct core_comp *c
  */
 void rndv_stale_discard(struct xfer_ep *ep)
 {
+	/* without a side channel pieces come by the front */
+	const struct xfer_channel *channel = ep->side.core ? &ep->side : &ep->front;
 	struct xfer_ctx *ctx = ep->closing ? NULL : cell_get(&ep->xfer->cells);
 	const struct p2p_op op = {
 		.type = FI_OP_TRECV,
@@ -51,7 +53,7 @@ void rndv_stale_discard(struct xfer_ep *ep)
 	if (!ctx)
 		return;
 	xfer_ctx_init(ctx, ep, rndv_stale_discarded, xfer_ctx_free);
-	if (core_post(ep, &op))
+	if (core_post(channel, &op))
 		xfer_ctx_free(ctx);
 }
 
@@ -64,8 +66,8 @@ static void rndv_stale_drop(struct xfer_ctx *ctx)
 	struct xfer_out *stale = (struct xfer_out *) ctx;
 
 	xfer_out_wait(stale, 0);
-	ctx->ep->proto->stale_count[stale->lane >= 0] -= !stale->cancelled;
-	if (stale->lane >= 0)
+	ctx->ep->proto->stale_count[stale->via->lane >= 0] -= !stale->cancelled;
+	if (stale->via->lane >= 0)
 		lanes_leave(ctx->ep, NULL, 1);
 	xfer_ctx_free(ctx);
 }
@@ -91,7 +93,8 @@ static void rndv_stale_give_up(struct xfer_ep *ep, bool by_lane)
 
 	for (stale = rndv_stale_next(LIST_FIRST(&ep->live)); stale;
 	     stale = rndv_stale_next(LIST_NEXT(&stale->ctx, live)))
-		oldest = stale->cancelled || (stale->lane >= 0) != by_lane ? oldest : stale;
+		oldest =
+			stale->cancelled || (stale->via->lane >= 0) != by_lane ? oldest : stale;
 	if (oldest->ret) {
 		rndv_stale_drop(&oldest->ctx);
 		return;
@@ -121,10 +124,11 @@ static void rndv_stale_post(struct xfer_out *stale)
 		xfer_out_wait(stale, ret);
 }
 
-void rndv_stale_expect(struct xfer_ep *ep, int lane, uint64_t tag)
+void rndv_stale_expect(struct xfer_channel *via, uint64_t tag)
 {
+	struct xfer_ep *ep = via->ep;
 	struct xfer_out *stale = ep->closing ? NULL : cell_get(&ep->xfer->cells);
-	const bool by_lane = lane >= 0;
+	const bool by_lane = via->lane >= 0;
 
 	xfer_assert_locked(ep->xfer);
 	if (!stale) {
@@ -135,8 +139,7 @@ void rndv_stale_expect(struct xfer_ep *ep, int lane, uint64_t tag)
 	if (ep->proto->stale_count[by_lane] >=
 	    (by_lane ? RNDV_STALE_LANES_MAX : RNDV_STALE_MAX))
 		rndv_stale_give_up(ep, by_lane);
-	xfer_out_init(stale, ep, FI_ADDR_UNSPEC, tag, rndv_stale_received, rndv_stale_drop);
-	stale->lane = lane;
+	xfer_out_init(stale, via, FI_ADDR_UNSPEC, tag, rndv_stale_received, rndv_stale_drop);
 	stale->recv = stale->aside = true;
 	stale->count = 1;
 	ep->proto->stale_count[by_lane]++;

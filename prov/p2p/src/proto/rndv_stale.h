@@ -20,8 +20,8 @@
 /* Has the core discard pieces that have come to @ep and have no receive */
 void rndv_stale_discard(struct xfer_ep *ep);
 
-/* The receive of the piece with @tag was taken back: what comes with it to @ep, or to its @lane by that receive, goes nowhere */
-void rndv_stale_expect(struct xfer_ep *ep, int lane, uint64_t tag);
+/* The receive of the piece with @tag was taken back: what comes with it by @via goes nowhere */
+void rndv_stale_expect(struct xfer_channel *via, uint64_t tag);
 
 /* Posts receives for stale pieces that the core had no room for */
 void rndv_stale_retry(struct xfer_ep *ep);

@@ -55,7 +55,7 @@ static void watch_say(const struct xfer_peer *peer, int status)
 {
 	char text[256];
 
-	peer->ep->names->print(peer->ep, peer->addr, text, sizeof text);
+	peer->ep->front.ops->print(&peer->ep->front, peer->addr, text, sizeof text);
 	if (status == -FI_ETIMEDOUT)
 		P2P_WARN(
 			"%s has given no sign of life for %zu s (FI_P2P_PEER_TIMEOUT): what is under "
@@ -190,18 +190,18 @@ static struct xfer_peer *watch_doomed(const struct xfer *xfer)
 static void watch_unsent_begin(const struct xfer_out *out)
 {
 	const struct xfer_ep *ep = out->ctx.ep;
-	struct xfer_peer *past, *next, *peer = xfer_peer_find(ep->front, out->addr);
+	struct xfer_peer *past, *next, *peer = xfer_peer_find(ep, out->addr);
 
-	TAILQ_FOREACH(past, &ep->front->pasts, past) {
-		if (past->open && xfer_peer_at(past, ep, out->addr))
+	TAILQ_FOREACH(past, &ep->pasts, past) {
+		if (past->open && xfer_peer_at(past, out->via, out->addr))
 			xfer_outq_hold(past);
 	}
-	if (ep == ep->front && peer && (peer->open || peer->epoch))
+	if (out->via == &ep->front && peer && (peer->open || peer->epoch))
 		xfer_outq_hold(peer);
-	if (ep == ep->front)
+	if (out->via == &ep->front)
 		return;
-	HASH_ITER(hh, ep->front->peers, peer, next) {
-		if ((peer->open || peer->epoch) && xfer_peer_at(peer, ep, out->addr))
+	HASH_ITER(hh, ep->peers, peer, next) {
+		if ((peer->open || peer->epoch) && xfer_peer_at(peer, out->via, out->addr))
 			xfer_outq_hold(peer);
 	}
 }
@@ -220,21 +220,14 @@ static void watch_unknown(const struct xfer_ep *ep)
 	}
 }
 
-/*
- * Looks for messages that the core has had no room for. Mostly nothing waits for as long as it takes to come
- * here
- */
-static void watch_unsent_all(struct xfer *xfer)
+/* Looks for messages that the core has had no room for. Mostly nothing waits for as long as it takes to come here */
+static void watch_unsent_all(const struct xfer_channel *channel)
 {
 	struct xfer_out *out;
-	struct xfer_ep *ep;
 
-	LIST_FOREACH(ep, &xfer->eps, entry) {
-		watch_unknown(ep);
-		TAILQ_FOREACH(out, &ep->outq, entry) {
-			if (!out->behind && !out->until)
-				watch_unsent_begin(out);
-		}
+	TAILQ_FOREACH(out, &channel->outq, entry) {
+		if (!out->behind && !out->until)
+			watch_unsent_begin(out);
 	}
 }
 
@@ -254,7 +247,7 @@ static void watch_lose(struct xfer_peer *peer)
 		xfer_peer_end(peer, true, verdict);
 	} else {
 		xfer_sendq_fail(peer->ep, peer->addr, verdict);
-		xfer_outq_fail(peer->ep, peer->addr, verdict);
+		xfer_outq_fail(&peer->ep->front, peer->addr, verdict);
 		xfer_outq_fail(peer->via, peer->to, verdict);
 	}
 	peer->life.verdict = 0;
@@ -273,8 +266,13 @@ static void watch_all(struct xfer *xfer, unsigned int passed)
 {
 	bool doomed = false;
 	struct xfer_peer *peer;
+	struct xfer_ep *ep;
 
-	watch_unsent_all(xfer);
+	LIST_FOREACH(ep, &xfer->eps, entry) {
+		watch_unsent_all(&ep->side);
+		watch_unknown(ep);
+		watch_unsent_all(&ep->front);
+	}
 	/* this process was held up, and so was its thread */
 	if (passed > XFER_WATCH)
 		keepalive_drain();
@@ -305,13 +303,14 @@ static void watch_probed(struct xfer_ep *ep, struct xfer_req *req, const struct 
  * It is lost. What goes beside the endpoint may lack a connection that the endpoint has: so a peer that lives is told
  * there.
  */
-static void watch_unsent(struct xfer_ep *ep, fi_addr_t addr, int status)
+static void watch_unsent(struct xfer_channel *channel, fi_addr_t addr, int status)
 {
 	struct xfer_peer *peer, *next;
 
-	xfer_lose(ep, addr, status);
-	HASH_ITER(hh, ep->front->peers, peer, next) {
-		if ((ep != peer->ep || addr != peer->addr) && xfer_peer_at(peer, ep, addr))
+	xfer_lose(channel, addr, status);
+	HASH_ITER(hh, channel->ep->peers, peer, next) {
+		if ((channel != &peer->ep->front || addr != peer->addr) &&
+		    xfer_peer_at(peer, channel, addr))
 			hello_token_bury(peer);
 	}
 }

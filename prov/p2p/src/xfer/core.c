@@ -192,13 +192,14 @@ ssize_t core_call(struct fid_ep *ep, const struct p2p_op *op)
 	}
 }
 
-ssize_t core_post(const struct xfer_ep *ep, const struct p2p_op *op)
+ssize_t core_post(const struct xfer_channel *channel, const struct p2p_op *op)
 {
 	static const char *const names[] = {"recv", "send", "trecv", "tsend", "read", "write"};
-	ssize_t ret = core_call(ep->core, op);
+	ssize_t ret = core_call(channel->core, op);
 
 	/* all receives are in use, pieces' among them, which come back */
-	if (p2p_unlikely(ret == -FI_ENOMEM) && op_receives(op) && ep->quirks & QUIRK_RECV_NOMEM)
+	if (p2p_unlikely(ret == -FI_ENOMEM) && op_receives(op) &&
+	    channel->ep->quirks & QUIRK_RECV_NOMEM)
 		return -FI_EAGAIN;
 	if (p2p_unlikely(ret && ret != -FI_EAGAIN))
 		P2P_WARN("%s: %s\n", op->type <= FI_OP_WRITE ? names[op->type] : "atomic",

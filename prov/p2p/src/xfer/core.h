@@ -12,7 +12,7 @@
 #include "mem/mem.h"
 #include "xfer/op.h"
 
-struct xfer_ep;
+struct xfer_channel;
 
 /*
  * A copy of @info for an endpoint aside, to which peers send that are not inserted there: QUIRK_DIRECTED. NULL: there
@@ -33,7 +33,7 @@ ssize_t core_call(struct fid_ep *ep, const struct p2p_op *op);
  * Makes the core's call for an op, and logs an error. It logs no -FI_EAGAIN, nor what QUIRK_RECV_NOMEM makes
  * one
  */
-ssize_t core_post(const struct xfer_ep *ep, const struct p2p_op *op);
+ssize_t core_post(const struct xfer_channel *channel, const struct p2p_op *op);
 
 /* One of the arrays of an atomic operation, as a buffer in the allocation @mem */
 struct core_array {

@@ -67,22 +67,22 @@ static void ctrl_out_drop(struct xfer_ctx *ctx)
 	if (ctrl->reserve)
 		stage_reserve_put(&xfer->stage, ctrl->reserve, WIRE_MSG_MAX);
 	xfer_busy_add(xfer, -1);
-	ctx->ep->owed--;
+	ctrl->out.via->owed--;
 	xfer_ctx_free(ctx);
 }
 
 /* Frees a control message that the core has sent, and tells the protocols if it could not. */
 static void ctrl_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 {
-	struct xfer_ep *ep = ctx->ep;
+	struct xfer_channel *via = ((struct xfer_out *) ctx)->via;
 	fi_addr_t addr = ((struct xfer_out *) ctx)->addr;
 	int err = comp->err;
 
 	ctrl_out_drop(ctx);
-	if (!err || ep->xfer->losing)
+	if (!err || via->ep->xfer->losing)
 		return;
 	P2P_WARN("a control message could not be sent: %s\n", fi_strerror(abs(err)));
-	XFER_PROTO_EACH(ep->xfer, unsent, ep, addr, -abs(err));
+	XFER_PROTO_EACH(via->ep->xfer, unsent, via, addr, -abs(err));
 }
 
 /* Writes a control message to the log. */
@@ -93,19 +93,20 @@ static void ctrl_trace(const char *what, const struct wire_msg *msg)
 }
 
 /*
- * Computes the tag for control messages of the endpoint at @addr, or @ep's own (FI_ADDR_UNSPEC). Each has one of its own
+ * Computes the tag for control messages to @addr, or of @channel's own (FI_ADDR_UNSPEC). Each channel has one of its own
  * over a core that mixes up those of a domain (QUIRK_MIXES). The wrong endpoint would take what is asked of another.
  */
-static uint64_t ctrl_tag(struct xfer_ep *ep, fi_addr_t addr)
+static uint64_t ctrl_tag(struct xfer_channel *channel, fi_addr_t addr)
 {
+	const struct xfer_ep *ep = channel->ep;
 	uint8_t name[WIRE_NAME_MAX] = {0};
 	size_t len = sizeof name;
 
 	if (!(ep->quirks & QUIRK_MIXES))
 		return ep->tag_bit;
 	if (addr == FI_ADDR_UNSPEC)
-		return ep->tag_bit | wire_name_ident(ep->name, ep->name_len);
-	if (ep->names->lookup(ep, addr, name, &len))
+		return ep->tag_bit | wire_name_ident(channel->name, channel->name_len);
+	if (channel->ops->lookup(channel, addr, name, &len))
 		len = 0;
 	return ep->tag_bit | wire_name_ident(name, len);
 }
@@ -113,7 +114,7 @@ static uint64_t ctrl_tag(struct xfer_ep *ep, fi_addr_t addr)
 /* Counts an internal receive that the core has refused, or has taken after that. */
 static void ctrl_in_wait(struct ctrl_in *ctrl, ssize_t ret)
 {
-	ctrl->out.ctx.ep->inbox.refused += xfer_out_wait(&ctrl->out, ret);
+	ctrl->out.via->inbox.refused += xfer_out_wait(&ctrl->out, ret);
 }
 
 static bool ctrl_in_is_unposted(const struct ctrl_in *ctrl)
@@ -132,7 +133,7 @@ static void ctrl_in_drop(struct xfer_ctx *ctx)
 	struct ctrl_in *ctrl = (struct ctrl_in *) ctx;
 
 	if (!ctrl_in_is_unposted(ctrl))
-		TAILQ_REMOVE(&ctx->ep->inbox.posted, &ctrl->out, entry);
+		TAILQ_REMOVE(&ctrl->out.via->inbox.posted, &ctrl->out, entry);
 	ctrl_in_wait(ctrl, 0);
 	ctrl_in_free(ctrl);
 }
@@ -150,7 +151,7 @@ static void ctrl_in_again(struct ctrl_in *ctrl)
 	ctrl->came = false;
 	ctrl_in_wait(ctrl, ret);
 	if (!ret)
-		TAILQ_INSERT_TAIL(&ctrl->out.ctx.ep->inbox.posted, &ctrl->out, entry);
+		TAILQ_INSERT_TAIL(&ctrl->out.via->inbox.posted, &ctrl->out, entry);
 }
 
 /*
@@ -223,8 +224,9 @@ static void ctrl_unread(struct xfer *xfer, size_t len, const char *why)
  * Reads all messages that have come as one. False: there is no memory for what one of them says, and it is
  * read again.
  */
-static bool ctrl_read(struct xfer_ep *ep, struct ctrl_in *ctrl)
+static bool ctrl_read(struct ctrl_in *ctrl)
 {
+	struct xfer_ep *ep = ctrl->out.ctx.ep;
 	struct wire_msg msg;
 	const char *why;
 	int ret;
@@ -249,9 +251,9 @@ static bool ctrl_read(struct xfer_ep *ep, struct ctrl_in *ctrl)
 /* Takes the first internal receive that has come. False: it stays the first one */
 static bool ctrl_in_take(struct ctrl_in *ctrl)
 {
-	struct xfer_ep *ep = ctrl->out.ctx.ep;
+	struct ctrl_inbox *inbox = &ctrl->out.via->inbox;
 
-	TAILQ_REMOVE(&ep->inbox.posted, &ctrl->out, entry);
+	TAILQ_REMOVE(&inbox->posted, &ctrl->out, entry);
 	if (ctrl->err == FI_ECANCELED) {
 		ctrl_in_free(ctrl);
 		return true;
@@ -259,8 +261,8 @@ static bool ctrl_in_take(struct ctrl_in *ctrl)
 	if (ctrl->err) {
 		P2P_WARN("a control message could not be received: %s\n",
 			 fi_strerror(ctrl->err));
-	} else if (!ctrl_read(ep->front, ctrl)) {
-		TAILQ_INSERT_HEAD(&ep->inbox.posted, &ctrl->out, entry);
+	} else if (!ctrl_read(ctrl)) {
+		TAILQ_INSERT_HEAD(&inbox->posted, &ctrl->out, entry);
 		ctrl_in_wait(ctrl, -FI_ENOMEM);
 		return false;
 	}
@@ -269,11 +271,11 @@ static bool ctrl_in_take(struct ctrl_in *ctrl)
 }
 
 /* Takes control messages in the order in which they have come */
-static void ctrl_hear(struct xfer_ep *ep)
+static void ctrl_hear(struct ctrl_inbox *inbox)
 {
 	struct ctrl_in *ctrl;
 
-	while ((ctrl = (struct ctrl_in *) TAILQ_FIRST(&ep->inbox.posted)) && ctrl->came &&
+	while ((ctrl = (struct ctrl_in *) TAILQ_FIRST(&inbox->posted)) && ctrl->came &&
 	       ctrl_in_take(ctrl))
 		;
 }
@@ -293,75 +295,80 @@ static void ctrl_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 	ctrl->out.len = comp->len;
 	ctrl->read = 0;
 	ctrl->err = abs(comp->err);
-	ctrl_hear(ctx->ep);
+	ctrl_hear(&ctrl->out.via->inbox);
 }
 
 /* How many internal receives have no memory yet */
-static void ctrl_in_miss(struct xfer_ep *ep, unsigned int missing)
+static void ctrl_in_miss(struct xfer_channel *channel, unsigned int missing)
 {
-	xfer_busy_add(ep->xfer, (int) missing - (int) ep->inbox.missing);
-	ep->inbox.missing = missing;
+	xfer_busy_add(channel->ep->xfer, (int) missing - (int) channel->inbox.missing);
+	channel->inbox.missing = missing;
 }
 
 /* Posts those that are missing, as far as there is memory for them */
-static void ctrl_in_fill(struct xfer_ep *ep)
+static void ctrl_in_fill(struct xfer_channel *channel)
 {
+	struct xfer *xfer = channel->ep->xfer;
 	struct stage_reserve *reserve;
 	struct ctrl_in *ctrl;
 
-	while (ep->inbox.missing) {
-		reserve = stage_reserve_get(&ep->xfer->stage, WIRE_MSG_MAX);
-		ctrl = reserve ? cell_get(&ep->xfer->cells) : NULL;
+	while (channel->inbox.missing) {
+		reserve = stage_reserve_get(&xfer->stage, WIRE_MSG_MAX);
+		ctrl = reserve ? cell_get(&xfer->cells) : NULL;
 		if (reserve && !ctrl)
-			stage_reserve_put(&ep->xfer->stage, reserve, 0);
+			stage_reserve_put(&xfer->stage, reserve, 0);
 		if (!ctrl)
 			return;
 		ctrl->reserve = reserve;
-		xfer_out_init(&ctrl->out, ep, FI_ADDR_UNSPEC, ctrl_tag(ep, FI_ADDR_UNSPEC),
-			      ctrl_received, ctrl_in_drop);
+		xfer_out_init(&ctrl->out, channel, FI_ADDR_UNSPEC,
+			      ctrl_tag(channel, FI_ADDR_UNSPEC), ctrl_received, ctrl_in_drop);
 		ctrl->out.recv = true;
 		ctrl->out.iov[0] = (struct iovec){reserve->addr, WIRE_MSG_MAX};
 		ctrl->out.desc[0] = reserve->desc;
 		ctrl->out.count = 1;
 		ctrl_in_again(ctrl);
-		ctrl_in_miss(ep, ep->inbox.missing - 1);
+		ctrl_in_miss(channel, channel->inbox.missing - 1);
 	}
 }
 
 /* Has so many internal receives posted, now or when there is room and memory */
-static void ctrl_in_want(struct xfer_ep *ep, unsigned int wanted)
+static void ctrl_in_want(struct xfer_channel *channel, unsigned int wanted)
 {
-	if (ep->inbox.wanted >= wanted)
+	if (channel->inbox.wanted >= wanted)
 		return;
-	ctrl_in_miss(ep, ep->inbox.missing + wanted - ep->inbox.wanted);
-	ep->inbox.wanted = wanted;
-	ctrl_in_fill(ep);
+	ctrl_in_miss(channel, channel->inbox.missing + wanted - channel->inbox.wanted);
+	channel->inbox.wanted = wanted;
+	ctrl_in_fill(channel);
 }
 
-void ctrl_progress(struct xfer_ep *ep)
+void ctrl_progress(struct xfer_channel *channel)
 {
 	struct xfer_ctx *ctx;
+	struct ctrl_in *ctrl;
 
-	xfer_assert_locked(ep->xfer);
-	if (ep->inbox.refused) {
-		LIST_FOREACH(ctx, &ep->live, live) {
-			if (ctx->done == ctrl_received &&
-			    ctrl_in_is_unposted((struct ctrl_in *) ctx))
-				ctrl_in_again((struct ctrl_in *) ctx);
+	xfer_assert_locked(channel->ep->xfer);
+	if (channel->inbox.refused) {
+		LIST_FOREACH(ctx, &channel->ep->live, live) {
+			ctrl = (struct ctrl_in *) ctx;
+			if (ctx->done == ctrl_received && ctrl->out.via == channel &&
+			    ctrl_in_is_unposted(ctrl))
+				ctrl_in_again(ctrl);
 		}
-		ctrl_hear(ep);
+		ctrl_hear(&channel->inbox);
 	}
-	if (ep->inbox.missing)
-		ctrl_in_fill(ep);
+	if (channel->inbox.missing)
+		ctrl_in_fill(channel);
 }
 
-void ctrl_listen(struct xfer_ep *ep)
+void ctrl_listen(struct xfer_channel *channel)
 {
+	struct xfer_ep *ep = channel->ep;
+
 	xfer_assert_locked(ep->xfer);
-	ctrl_in_want(ep, ep->front == ep ? CTRL_RECEIVES : CTRL_RECEIVES_SIDE);
-	if (ep->inbox.open)
+	ctrl_in_want(channel, channel == &ep->front ? CTRL_RECEIVES : CTRL_RECEIVES_SIDE);
+	if (channel->inbox.open)
 		return;
-	ep->inbox.open = true;
+	channel->inbox.open = true;
 	xfer_apart_update(ep->xfer);
 }
 
@@ -375,7 +382,7 @@ void ctrl_expect(struct xfer_cq *cq, uint64_t data)
 	/* the completion does not tell which endpoint it came to */
 	LIST_FOREACH(ep, &cq->xfer->eps, entry) {
 		if (xfer_ep_answers(ep, cq))
-			ctrl_listen(ep);
+			ctrl_listen(&ep->front);
 	}
 }
 
@@ -390,30 +397,31 @@ void ctrl_start(struct xfer_ep *ep)
 {
 	xfer_assert_locked(ep->xfer);
 	if (ctrl_serves(ep))
-		ctrl_listen(ep);
+		ctrl_listen(&ep->front);
 	else if (ep->rxcq && ep->tag_bit)
-		ctrl_in_want(ep, 1);
+		ctrl_in_want(&ep->front, 1);
 }
 
 void ctrl_stop(struct xfer_ep *ep)
 {
 	xfer_assert_locked(ep->xfer);
-	if (!ep->inbox.open || ctrl_serves(ep))
+	if (!ep->front.inbox.open || ctrl_serves(ep))
 		return;
-	ep->inbox.open = false;
+	ep->front.inbox.open = false;
 	xfer_apart_update(ep->xfer);
 }
 
-void ctrl_close(struct xfer_ep *ep)
+void ctrl_close(struct xfer_channel *channel)
 {
-	xfer_assert_locked(ep->xfer);
-	ctrl_in_miss(ep, 0);
+	xfer_assert_locked(channel->ep->xfer);
+	ctrl_in_miss(channel, 0);
 }
 
-bool ctrl_unsent(const struct xfer_ep *ep, fi_addr_t addr)
+bool ctrl_unsent(const struct xfer_channel *channel, fi_addr_t addr)
 {
-	xfer_assert_locked(ep->xfer);
-	return (ep->letter && ep->letter->addr == addr) || xfer_outq_find(ep, addr);
+	xfer_assert_locked(channel->ep->xfer);
+	return (channel->letter && channel->letter->addr == addr) ||
+	       xfer_outq_find(channel, addr);
 }
 
 /* Has it room for @len bytes more? */
@@ -425,9 +433,10 @@ static bool ctrl_holds(const struct ctrl_out *ctrl, size_t len)
 }
 
 /* Puts a message behind others that are about to be sent there. False: there are none, or there is no room */
-static bool ctrl_append(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg)
+static bool ctrl_append(struct xfer_channel *channel, fi_addr_t addr,
+			const struct wire_msg *msg)
 {
-	struct ctrl_out *ctrl = (struct ctrl_out *) ep->letter;
+	struct ctrl_out *ctrl = (struct ctrl_out *) channel->letter;
 	struct iovec *iov;
 
 	if (!ctrl || ctrl->out.addr != addr || !ctrl_holds(ctrl, wire_size(msg)))
@@ -456,29 +465,32 @@ static struct ctrl_out *ctrl_out_new(struct xfer *xfer, size_t len)
 	return NULL;
 }
 
-int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, uint64_t until)
+int ctrl_send(struct xfer_channel *channel, fi_addr_t addr, const struct wire_msg *msg,
+	      uint64_t until)
 {
+	struct xfer *xfer = channel->ep->xfer;
 	const size_t len = wire_size(msg);
 	/* nothing that matters may be put behind what is dropped, or what its receiver cannot read */
-	const bool crowd = !until && !msg->old && (msg->among || ep->xfer->passing);
+	const bool crowd = !until && !msg->old && (msg->among || xfer->passing);
 	struct ctrl_out *ctrl;
 	bool waits;
 
-	xfer_assert_locked(ep->xfer);
-	if (ep->closing)
+	xfer_assert_locked(xfer);
+	if (channel->ep->closing)
 		return -FI_ECANCELED;
-	ctrl_listen(ep);
+	ctrl_listen(channel);
 	ctrl_trace("sending", msg);
-	if (crowd && ctrl_append(ep, addr, msg))
+	if (crowd && ctrl_append(channel, addr, msg))
 		return 0;
-	xfer_letter_post(ep);
-	waits = crowd && len <= CTRL_LETTER && (ep->owed || !msg->among);
-	ctrl = ctrl_out_new(ep->xfer, waits && msg->among ? CTRL_LETTER : len);
+	xfer_letter_post(channel);
+	waits = crowd && len <= CTRL_LETTER && (channel->owed || !msg->among);
+	ctrl = ctrl_out_new(xfer, waits && msg->among ? CTRL_LETTER : len);
 	if (!ctrl)
 		return -FI_ENOMEM;
-	xfer_out_init(&ctrl->out, ep, addr, ctrl_tag(ep, addr), ctrl_sent, ctrl_out_drop);
-	xfer_busy_add(ep->xfer, 1);
-	ep->owed++;
+	xfer_out_init(&ctrl->out, channel, addr, ctrl_tag(channel, addr), ctrl_sent,
+		      ctrl_out_drop);
+	xfer_busy_add(xfer, 1);
+	channel->owed++;
 	ctrl->out.until = until;
 	ctrl->out.iov[0].iov_base = ctrl->reserve ? ctrl->reserve->addr : ctrl->buf;
 	ctrl->out.iov[0].iov_len = wire_encode(msg, ctrl->out.iov[0].iov_base);
@@ -489,17 +501,18 @@ int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, ui
 		return 0;
 	}
 	/* for others, which may come until the pass has ended, or the next one */
-	ep->letter = &ctrl->out;
-	if (!ep->xfer->passing)
-		wait_wake_mover(&ep->xfer->wait);
+	channel->letter = &ctrl->out;
+	if (!xfer->passing)
+		wait_wake_mover(&xfer->wait);
 	return 0;
 }
 
-int ctrl_answer(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, uint64_t time)
+int ctrl_answer(struct xfer_channel *channel, fi_addr_t addr, const struct wire_msg *msg,
+		uint64_t time)
 {
-	xfer_assert_locked(ep->xfer);
-	xfer_outq_drop(ep, addr);
-	return ctrl_send(ep, addr, msg, clock_coarse_ms() + time);
+	xfer_assert_locked(channel->ep->xfer);
+	xfer_outq_drop(channel, addr);
+	return ctrl_send(channel, addr, msg, clock_coarse_ms() + time);
 }
 
 int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg)
@@ -510,8 +523,8 @@ int ctrl_tell(struct xfer_peer *peer, struct wire_msg *msg)
 	if (!peer->open)
 		return -FI_ENOTCONN;
 	msg->token = peer->theirs.token;
-	ret = ctrl_send(msg->front ? peer->ep : peer->via, msg->front ? peer->addr : peer->to,
-			msg, 0);
+	ret = ctrl_send(msg->front ? &peer->ep->front : peer->via,
+			msg->front ? peer->addr : peer->to, msg, 0);
 	if (!ret)
 		peer->theirs.count[msg->front] += wire_counts(msg);
 	return ret;

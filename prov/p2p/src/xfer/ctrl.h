@@ -12,7 +12,7 @@
 bool ctrl_dispatch(struct xfer_ep *ep, struct wire_msg *msg);
 
 /* Posts the internal receives if they are not posted, now or when there is room and memory */
-void ctrl_listen(struct xfer_ep *ep);
+void ctrl_listen(struct xfer_channel *channel);
 
 /*
  * The endpoint begins: posts an internal receive for greetings; and all, if they may be needed before
@@ -23,26 +23,28 @@ void ctrl_start(struct xfer_ep *ep);
 /* No control message is expected any more, but for greetings */
 void ctrl_stop(struct xfer_ep *ep);
 
-/* The endpoint is closed at the core: what was to be posted is not any more */
-void ctrl_close(struct xfer_ep *ep);
+/* The channel is closed at the core: what was to be posted is not any more */
+void ctrl_close(struct xfer_channel *channel);
 
 /* Posts internal receives that there was no room or memory for */
-void ctrl_progress(struct xfer_ep *ep);
+void ctrl_progress(struct xfer_channel *channel);
 
 /* Listens for control messages, as a completion of ours came from the queue, with @data. */
 void ctrl_expect(struct xfer_cq *cq, uint64_t data);
 
 /*
- * Sends @msg to @addr, as it is, now or when the core has room. 0 or a negative error (logged). Within a pass
+ * Sends @msg by @channel to @addr, as it is, now or when the core has room. 0 or a negative error (logged). Within a pass
  * through progress it waits for others until that has ended. @until: as in struct xfer_out
  */
-int ctrl_send(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, uint64_t until);
+int ctrl_send(struct xfer_channel *channel, fi_addr_t addr, const struct wire_msg *msg,
+	      uint64_t until);
 
 /*
  * Answers who may not be whom he says he is: only the last answer waits for an address, and no longer than @time [ms].
  * Those before it were to questions that are out of date.
  */
-int ctrl_answer(struct xfer_ep *ep, fi_addr_t addr, const struct wire_msg *msg, uint64_t time);
+int ctrl_answer(struct xfer_channel *channel, fi_addr_t addr, const struct wire_msg *msg,
+		uint64_t time);
 
 /*
  * Sends @msg to a peer: to where answers go or, if @msg.front, in the channel of the application's own messages. As
@@ -63,6 +65,6 @@ void ctrl_owed(struct xfer_peer *peer, int ret);
 void ctrl_probe(struct xfer_peer *peer, bool asks);
 
 /* Has anything that was sent to @addr yet to be given to the core? */
-bool ctrl_unsent(const struct xfer_ep *ep, fi_addr_t addr);
+bool ctrl_unsent(const struct xfer_channel *channel, fi_addr_t addr);
 
 #endif /* P2P_CTRL_H */

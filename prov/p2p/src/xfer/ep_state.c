@@ -15,7 +15,7 @@ void xfer_apart_update(struct xfer *xfer)
 	bool listens = false, apart;
 
 	LIST_FOREACH(ep, &xfer->eps, entry)
-		listens |= ep->inbox.open;
+		listens |= ep->front.inbox.open || ep->side.inbox.open;
 	apart = listens && first && LIST_NEXT(first, entry);
 	/* who sleeps did not reckon with it */
 	if (apart && !xfer->apart)
@@ -23,21 +23,24 @@ void xfer_apart_update(struct xfer *xfer)
 	__atomic_store_n(&xfer->apart, apart, __ATOMIC_RELAXED);
 }
 
-struct xfer_ep *xfer_ep_side(struct xfer_ep *ep)
+struct xfer_channel *xfer_ep_side(struct xfer_ep *ep)
 {
+	struct xfer_channel *side = &ep->side;
 	int ret;
 
 	xfer_assert_locked(ep->xfer);
 	if (!(ep->quirks & QUIRK_STALLS))
-		return ep;
-	if (ep->side || !ep->side_open || !ep->started || ep->closing)
-		return ep->side;
-	ret = ep->side_open(ep, &ep->side);
+		return &ep->front;
+	if (side->core)
+		return side;
+	if (!side->ops || !ep->started || ep->closing)
+		return NULL;
+	ret = side->ops->open(side);
 	if (!ret)
-		return ep->side;
-	ep->side = NULL;
+		return side;
+	side->core = NULL;
 	/* and it is not tried again */
-	ep->side_open = NULL;
+	side->ops = NULL;
 	P2P_WARN("no endpoint for long messages from device memory, which travel whole: %s\n",
 		 fi_strerror(-ret));
 	return NULL;

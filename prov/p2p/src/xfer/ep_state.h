@@ -28,10 +28,10 @@ static inline bool xfer_ep_answers(const struct xfer_ep *ep, const struct xfer_c
 }
 
 /*
- * Between which endpoints that which may not wait behind the user's messages travels: @ep, the
- * side endpoint of it, or NULL, if there ought to be one and is none [locked].
+ * The channel of all that may not wait behind the user's messages: the front, the side, or NULL, if that ought
+ * to be there and is not [locked].
  */
-struct xfer_ep *xfer_ep_side(struct xfer_ep *ep);
+struct xfer_channel *xfer_ep_side(struct xfer_ep *ep);
 
 /*
  * Tells whether messages may be left in their slots for receivers to read. Not for a while when the core has

@@ -36,22 +36,22 @@ static uint64_t *gone_find(uint64_t hash)
 }
 
 /* The endpoint's own; 0: it has none, or none yet. With a hook nobody but the core has kept it */
-static uint64_t gone_own(const struct xfer_ep *ep)
+static uint64_t gone_own(const struct xfer_channel *channel)
 {
 	uint8_t name[WIRE_NAME_MAX] = {0};
 	size_t len = sizeof name;
 	int ret;
 
 	/* a receive context that is shared has no such calls */
-	if (!(ep->quirks & QUIRK_FRAGILE) || !ep->core->cm)
+	if (!(channel->ep->quirks & QUIRK_FRAGILE) || !channel->core->cm)
 		return 0;
-	ret = fi_getname(&ep->core->fid, name, &len);
+	ret = fi_getname(&channel->core->fid, name, &len);
 	return ret && ret != -FI_ETOOSMALL ? 0 : gone_hash(name, P2P_MIN(len, sizeof name));
 }
 
-void gone_opened(const struct xfer_ep *ep)
+void gone_opened(const struct xfer_channel *channel)
 {
-	const uint64_t own = gone_own(ep);
+	const uint64_t own = gone_own(channel);
 	uint64_t *place;
 
 	if (!own)
@@ -63,9 +63,9 @@ void gone_opened(const struct xfer_ep *ep)
 	process_unlock(PROCESS_TABLES);
 }
 
-void gone_closed(const struct xfer_ep *ep)
+void gone_closed(const struct xfer_channel *channel)
 {
-	const uint64_t own = gone_own(ep);
+	const uint64_t own = gone_own(channel);
 
 	if (!own)
 		return;
@@ -88,19 +88,19 @@ bool gone_is_late(struct xfer_ep *ep, fi_addr_t addr)
 	if (p2p_likely(!gone_may_be(ep)) || addr == FI_ADDR_UNSPEC || addr == FI_ADDR_NOTAVAIL)
 		return false;
 	p2p_lock_take(&ep->xfer->lock);
-	gone = gone_is(ep, addr);
+	gone = gone_is(&ep->front, addr);
 	p2p_lock_drop(&ep->xfer->lock);
 	return gone;
 }
 
-bool gone_is(struct xfer_ep *ep, fi_addr_t addr)
+bool gone_is(struct xfer_channel *channel, fi_addr_t addr)
 {
 	uint8_t name[WIRE_NAME_MAX] = {0};
 	size_t len = sizeof name;
 	bool gone;
 
-	xfer_assert_locked(ep->xfer);
-	if (!gone_may_be(ep) || ep->names->lookup(ep, addr, name, &len))
+	xfer_assert_locked(channel->ep->xfer);
+	if (!gone_may_be(channel->ep) || channel->ops->lookup(channel, addr, name, &len))
 		return false;
 	process_lock(PROCESS_TABLES);
 	gone = gone_find(gone_hash(name, P2P_MIN(len, sizeof name)));

@@ -9,13 +9,13 @@
 #include "xfer/xfer.h"
 
 /* An endpoint has a name from now on, which a closed one may have had before. Takes a lock */
-void gone_opened(const struct xfer_ep *ep);
+void gone_opened(const struct xfer_channel *channel);
 
 /* It is about to be closed */
-void gone_closed(const struct xfer_ep *ep);
+void gone_closed(const struct xfer_channel *channel);
 
 /* Tells whether the peer with that address is an endpoint of this process that is closed. [locked] */
-bool gone_is(struct xfer_ep *ep, fi_addr_t addr);
+bool gone_is(struct xfer_channel *channel, fi_addr_t addr);
 
 /*
  * The same, not [locked], of what the application asked for before, and what waited since: for a counter, in a stream, in

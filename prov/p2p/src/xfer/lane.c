@@ -52,16 +52,16 @@
 
 /**
  * struct lane - one of them.
+ * @channel:	its outq is the thread's alone, as is @posted: what the core has
  * @event:	an eventfd: there is something for the thread, which is @asleep
  * @times:	the thread's (lane_load.h)
  * @lock:	guards @asked, @stop, @cancels and @asleep
  * @asked:	what the thread has not seen yet
  * @cancels:	something is to be taken back
- * @waiting:	what the core has no room for; the thread's alone, as is @posted: what the core has
  * @nap:	for how long to sleep because of that, or -1 [ms]
  */
 struct lane {
-	struct lanes *lanes;
+	struct xfer_channel channel;
 	struct lane_core core;
 	int event;
 	int times;
@@ -72,7 +72,6 @@ struct lane {
 	bool stop;
 	bool cancels;
 	bool asleep;
-	struct xfer_outs waiting;
 	struct xfer_outs posted;
 	int nap;
 };
@@ -90,7 +89,6 @@ struct lane {
  * @len_min:	lanes_len_min()
  */
 struct lanes {
-	struct xfer *xfer;
 	struct fi_info *beside;
 	struct fi_info *info;
 	struct retry retry;
@@ -112,7 +110,7 @@ struct lanes {
  */
 static void lane_wake_others(struct lane *lane)
 {
-	struct xfer *xfer = lane->lanes->xfer;
+	struct xfer *xfer = lane->channel.ep->xfer;
 
 	if (!wait_ended_set(&xfer->wait) || !xfer->lock.shared)
 		return;
@@ -128,7 +126,7 @@ static void lane_wake_others(struct lane *lane)
 /* Tells who makes progress what has ended. */
 static void lane_tell(struct lane *lane, struct xfer_outs *ended)
 {
-	struct lanes *lanes = lane->lanes;
+	struct lanes *lanes = lane->channel.ep->lanes;
 
 	if (TAILQ_EMPTY(ended))
 		return;
@@ -152,14 +150,14 @@ static void lane_cancel_all(struct lane *lane, struct xfer_outs *ended)
 {
 	struct xfer_out *out, *next;
 
-	for (out = TAILQ_FIRST(&lane->waiting); out; out = next) {
+	for (out = TAILQ_FIRST(&lane->channel.outq); out; out = next) {
 		next = TAILQ_NEXT(out, entry);
 		if (out->cancelled)
-			lane_end(&lane->waiting, out, FI_ECANCELED, 0, ended);
+			lane_end(&lane->channel.outq, out, FI_ECANCELED, 0, ended);
 	}
 	TAILQ_FOREACH(out, &lane->posted, entry) {
 		if (out->cancelled && out->recv)
-			fi_cancel(&lane->core.ep->fid, &out->ctx);
+			fi_cancel(&lane->channel.core->fid, &out->ctx);
 	}
 }
 
@@ -169,7 +167,7 @@ static bool lane_take(struct lane *lane, struct xfer_outs *ended)
 	bool on;
 
 	pthread_mutex_lock(&lane->lock);
-	TAILQ_CONCAT(&lane->waiting, &lane->asked, entry);
+	TAILQ_CONCAT(&lane->channel.outq, &lane->asked, entry);
 	on = !lane->stop;
 	if (lane->cancels)
 		lane_cancel_all(lane, ended);
@@ -191,7 +189,7 @@ static ssize_t lane_give(struct lane *lane, struct xfer_out *out)
 	op.msg.desc = desc;
 	op.msg.tag &= ~bit;
 	op.msg.ignore |= bit;
-	return core_call(lane->core.ep, &op);
+	return core_call(lane->channel.core, &op);
 }
 
 /* The core has no room for it. True: it is given up */
@@ -215,7 +213,7 @@ static bool lane_post(struct lane *lane, struct xfer_outs *ended)
 	ssize_t ret;
 
 	lane->nap = -1;
-	for (out = TAILQ_FIRST(&lane->waiting); out; out = next) {
+	for (out = TAILQ_FIRST(&lane->channel.outq); out; out = next) {
 		next = TAILQ_NEXT(out, entry);
 		if (!out->recv && out->addr == reached)
 			out->since = now;
@@ -228,18 +226,18 @@ static bool lane_post(struct lane *lane, struct xfer_outs *ended)
 			else
 				xfer_blocked_add(&blocked, out->addr);
 			if (lane_refused(lane, out, now))
-				lane_end(&lane->waiting, out, FI_ETIMEDOUT, 0, ended);
+				lane_end(&lane->channel.outq, out, FI_ETIMEDOUT, 0, ended);
 			continue;
 		}
 		moved = true;
 		if (ret) {
 			P2P_INFO("a lane's core provider: %s\n", fi_strerror((int) -ret));
-			lane_end(&lane->waiting, out, (int) -ret, 0, ended);
+			lane_end(&lane->channel.outq, out, (int) -ret, 0, ended);
 			continue;
 		}
 		if (!out->recv)
 			reached = out->addr;
-		TAILQ_REMOVE(&lane->waiting, out, entry);
+		TAILQ_REMOVE(&lane->channel.outq, out, entry);
 		TAILQ_INSERT_TAIL(&lane->posted, out, entry);
 	}
 	return moved;
@@ -326,13 +324,14 @@ static void *lane_run(void *arg)
 
 /* ---- one lane ---- */
 
-static int lane_open(struct lane *lane, struct lanes *lanes)
+static int lane_open(struct lane *lane, struct xfer_ep *ep)
 {
 	int ret;
 
-	lane->lanes = lanes;
+	lane->channel.ep = ep;
+	lane->channel.lane = (int) (lane - ep->lanes->lane);
 	TAILQ_INIT(&lane->asked);
-	TAILQ_INIT(&lane->waiting);
+	TAILQ_INIT(&lane->channel.outq);
 	TAILQ_INIT(&lane->posted);
 	pthread_mutex_init(&lane->lock, NULL);
 	lane->times = -1;
@@ -341,7 +340,7 @@ static int lane_open(struct lane *lane, struct lanes *lanes)
 		return -errno;
 	ret = room_spare(ROOM_ENDPOINT);
 	if (!ret)
-		ret = lane_core_open(&lane->core, lanes->info);
+		ret = lane_core_open(&lane->core, ep->lanes->info, &lane->channel.core);
 	if (!ret)
 		ret = thread_start(&lane->thread, "p2p_lane", lane_run, lane);
 	lane->runs = !ret;
@@ -357,7 +356,7 @@ static void lane_close(struct lane *lane)
 		eventfd_write(lane->event, 1);
 		pthread_join(lane->thread, NULL);
 	}
-	lane_core_close(&lane->core);
+	lane_core_close(&lane->core, lane->channel.core);
 	if (lane->times >= 0)
 		close(lane->times);
 	if (lane->event >= 0)
@@ -403,7 +402,6 @@ int lanes_init(struct xfer_ep *ep, const struct fi_info *info)
 		free(lanes);
 		return -FI_ENOMEM;
 	}
-	lanes->xfer = ep->xfer;
 	lanes->len_min = cost_lanes_min(false);
 	TAILQ_INIT(&lanes->done);
 	pthread_mutex_init(&lanes->lock, NULL);
@@ -422,8 +420,9 @@ static void lanes_shut(struct lanes *lanes)
 }
 
 /* All of them, or none. 0 or an error */
-static int lanes_begin(struct lanes *lanes)
+static int lanes_begin(struct xfer_ep *ep)
 {
+	struct lanes *lanes = ep->lanes;
 	unsigned int most = lanes_most();
 	int ret = 0;
 
@@ -431,7 +430,7 @@ static int lanes_begin(struct lanes *lanes)
 	if (!conf.lanes && lane_core_dear(lanes->info))
 		most = P2P_MIN(most, LANES_DEAR);
 	while (!ret && lanes->count < most)
-		ret = lane_open(&lanes->lane[lanes->count++], lanes);
+		ret = lane_open(&lanes->lane[lanes->count++], ep);
 	if (ret) {
 		P2P_INFO("a lane does not open: %s\n", fi_strerror(-ret));
 		return ret;
@@ -451,8 +450,8 @@ unsigned int lanes_open(struct xfer_ep *ep)
 	xfer_assert_locked(ep->xfer);
 	if (!lanes || lanes->count || !ep->started || ep->closing || !retry_due(&lanes->retry))
 		return lanes ? lanes->count : 0;
-	lanes->info = lane_core_info(lanes->beside, ep->name, ep->name_len);
-	if (lanes->info && !lanes_begin(lanes))
+	lanes->info = lane_core_info(lanes->beside, ep->front.name, ep->front.name_len);
+	if (lanes->info && !lanes_begin(ep))
 		return lanes->count;
 	lanes_shut(lanes);
 	/* what they lack may be there later. That is said once. */
@@ -500,7 +499,7 @@ size_t lanes_names(const struct xfer_ep *ep, unsigned int count, void *names)
 	xfer_assert_locked(ep->xfer);
 	for (unsigned int i = 0; i < count; i++) {
 		len = sizeof name;
-		if (fi_getname(&ep->lanes->lane[i].core.ep->fid, name, &len))
+		if (fi_getname(&ep->lanes->lane[i].channel.core->fid, name, &len))
 			return 0;
 		memcpy((uint8_t *) names + i * len, name, len);
 	}
@@ -532,9 +531,7 @@ bool lanes_keep(struct xfer_ep *ep, unsigned int *held, unsigned int count)
 void lanes_leave(struct xfer_ep *ep, unsigned int *held, unsigned int count)
 {
 	xfer_assert_locked(ep->xfer);
-	/* they may be closed */
-	if (ep->lanes)
-		ep->lanes->kept -= count;
+	ep->lanes->kept -= count;
 	if (held)
 		*held -= count;
 }
@@ -547,15 +544,16 @@ static void lanes_look(struct xfer_ep *ep, int change)
 		ep->xfer->looks += change;
 }
 
-static struct lane *lanes_of(const struct xfer_out *out)
+struct xfer_channel *lanes_channel(const struct xfer_ep *ep, uint64_t index)
 {
-	return &out->ctx.ep->front->lanes->lane[out->lane];
+	xfer_assert_locked(ep->xfer);
+	return &ep->lanes->lane[index].channel;
 }
 
 void lanes_post(struct xfer_out *out)
 {
-	struct xfer_ep *ep = out->ctx.ep->front;
-	struct lane *lane = lanes_of(out);
+	struct xfer_ep *ep = out->ctx.ep;
+	struct lane *lane = container_of(out->via, struct lane, channel);
 	bool asleep;
 
 	xfer_assert_locked(ep->xfer);
@@ -572,7 +570,7 @@ void lanes_post(struct xfer_out *out)
 
 void lanes_cancel(struct xfer_out *out)
 {
-	struct lane *lane = lanes_of(out);
+	struct lane *lane = container_of(out->via, struct lane, channel);
 
 	xfer_assert_locked(out->ctx.ep->xfer);
 	pthread_mutex_lock(&lane->lock);
@@ -618,6 +616,14 @@ void lanes_close(struct xfer_ep *ep)
 		return;
 	lanes_look(ep, -(int) lanes->under_way);
 	lanes_shut(lanes);
+}
+
+void lanes_free(struct xfer_ep *ep)
+{
+	struct lanes *lanes = ep->lanes;
+
+	if (!lanes)
+		return;
 	pthread_mutex_destroy(&lanes->lock);
 	lf.freeinfo(lanes->beside);
 	free(lanes);

@@ -62,6 +62,9 @@ int lanes_insert(struct xfer_ep *ep, unsigned int index, const void *name, fi_ad
 bool lanes_keep(struct xfer_ep *ep, unsigned int *held, unsigned int count);
 void lanes_leave(struct xfer_ep *ep, unsigned int *held, unsigned int count);
 
+/* Lane number @index */
+struct xfer_channel *lanes_channel(const struct xfer_ep *ep, uint64_t index);
+
 /* Gives a record to its lane, which has it until it ends */
 void lanes_post(struct xfer_out *out);
 
@@ -71,7 +74,8 @@ void lanes_cancel(struct xfer_out *out);
 /* Ends what lanes have done (wait_ended_take()) */
 void lanes_progress(struct xfer_ep *ep);
 
-/* Ends the threads and closes the lanes, if there are any. What they had is left to the caller. */
+/* Ends the threads and closes the lanes, if there are any. What they had is left to the caller, before lanes_free(). */
 void lanes_close(struct xfer_ep *ep);
+void lanes_free(struct xfer_ep *ep);
 
 #endif /* P2P_LANE_H */

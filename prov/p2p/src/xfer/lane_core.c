@@ -81,7 +81,7 @@ uint64_t lane_core_kind(const struct fi_info *info)
 	return kind;
 }
 
-int lane_core_open(struct lane_core *core, struct fi_info *info)
+int lane_core_open(struct lane_core *core, struct fi_info *info, struct fid_ep **ep)
 {
 	struct fi_cq_attr cq_attr = {
 		.format = FI_CQ_FORMAT_TAGGED,
@@ -99,12 +99,12 @@ int lane_core_open(struct lane_core *core, struct fi_info *info)
 	if (!ret)
 		ret = fi_av_open(core->domain, &av_attr, &core->av, NULL);
 	if (!ret)
-		ret = fi_endpoint(core->domain, info, &core->ep, NULL);
+		ret = fi_endpoint(core->domain, info, ep, NULL);
 	if (!ret)
-		ret = fi_ep_bind(core->ep, &core->cq->fid, FI_TRANSMIT | FI_RECV);
+		ret = fi_ep_bind(*ep, &core->cq->fid, FI_TRANSMIT | FI_RECV);
 	if (!ret)
-		ret = fi_ep_bind(core->ep, &core->av->fid, 0);
-	return ret ? ret : fi_enable(core->ep);
+		ret = fi_ep_bind(*ep, &core->av->fid, 0);
+	return ret ? ret : fi_enable(*ep);
 }
 
 static void lane_core_close_fid(struct fid *fid)
@@ -115,9 +115,9 @@ static void lane_core_close_fid(struct fid *fid)
 		P2P_WARN("a lane does not close: %s\n", fi_strerror(-ret));
 }
 
-void lane_core_close(struct lane_core *core)
+void lane_core_close(struct lane_core *core, struct fid_ep *ep)
 {
-	lane_core_close_fid(core->ep ? &core->ep->fid : NULL);
+	lane_core_close_fid(ep ? &ep->fid : NULL);
 	lane_core_close_fid(core->av ? &core->av->fid : NULL);
 	lane_core_close_fid(core->cq ? &core->cq->fid : NULL);
 	lane_core_close_fid(core->domain ? &core->domain->fid : NULL);

@@ -17,7 +17,6 @@ struct lane_core {
 	struct fid_domain *domain;
 	struct fid_cq *cq;
 	struct fid_av *av;
-	struct fid_ep *ep;
 	int fd;
 };
 
@@ -35,7 +34,7 @@ bool lane_core_dear(const struct fi_info *info);
 uint64_t lane_core_kind(const struct fi_info *info);
 
 /* 0 or an error. What is open is to be closed either way. */
-int lane_core_open(struct lane_core *core, struct fi_info *info);
-void lane_core_close(struct lane_core *core);
+int lane_core_open(struct lane_core *core, struct fi_info *info, struct fid_ep **ep);
+void lane_core_close(struct lane_core *core, struct fid_ep *ep);
 
 #endif /* P2P_LANE_CORE_H */

@@ -92,14 +92,14 @@ int xfer_cq_fini(struct xfer_cq *cq)
 /* ---- endpoints ---- */
 
 /*
- * A side endpoint may still be connecting, and then loses what the core has taken. Other cores only lose what they had
+ * A side channel may still be connecting, and then loses what the core has taken. Other cores only lose what they had
  * no room for.
  */
 static bool xfer_ep_owes(const struct xfer_ep *ep)
 {
 	if (ep->quirks & QUIRK_STALLS)
-		return ep->owed || (ep->side && ep->side->owed);
-	return !TAILQ_EMPTY(&ep->outq);
+		return ep->front.owed || ep->side.owed;
+	return !TAILQ_EMPTY(&ep->front.outq);
 }
 
 /*
@@ -112,9 +112,8 @@ static void xfer_ep_say_farewell(struct xfer_ep *ep)
 
 	while (ep->copying && clock_left(end))
 		xfer_progress_copied(ep->xfer);
-	xfer_letter_post(ep);
-	if (ep->side)
-		xfer_letter_post(ep->side);
+	xfer_letter_post(&ep->front);
+	xfer_letter_post(&ep->side);
 	while (xfer_ep_owes(ep) && clock_left(end))
 		xfer_progress_turn(ep->xfer);
 }
@@ -130,41 +129,49 @@ static void xfer_ep_read(const struct xfer_ep *ep, bool (*pull)(struct xfer_cq *
 }
 
 /* Closes the core's endpoint, and reads what it has completed or cancelled: records of ours */
-static int xfer_ep_close_core(struct xfer_ep *ep)
+static int xfer_channel_close(struct xfer_channel *channel)
 {
-	const bool dangles = ep->front->quirks & QUIRK_DANGLES;
+	struct xfer_ep *ep = channel->ep;
+	const bool dangles = ep->quirks & QUIRK_DANGLES;
 	int ret;
 
 	/* afterwards there are only errors to be read, but of what came between the two */
-	if (dangles && !ep->front->closing)
+	if (dangles && !ep->closing)
 		xfer_ep_read(ep, xfer_cq_pull);
 	/* before the close: another endpoint may send meanwhile, or have the name afterwards */
-	gone_closed(ep);
-	ret = fi_close(&ep->core->fid);
+	gone_closed(channel);
+	ret = fi_close(&channel->core->fid);
 	if (ret) {
-		gone_opened(ep);
+		gone_opened(channel);
 		return ret;
 	}
 	ep->closing = true;
-	/* what comes there is about this one */
-	if (ep->side)
-		ep->side->closing = true;
 	xfer_ep_read(ep, dangles ? xfer_cq_pull_error : xfer_cq_pull);
 	return 0;
 }
 
-/* Ends what is left of it */
+/* Ends what is left of it. Newer records may point to older ones, which come later in the list */
 static void xfer_ep_drop(struct xfer_ep *ep)
 {
 	struct xfer_ctx *ctx;
 
-	ctrl_close(ep);
+	ctrl_close(&ep->front);
+	ctrl_close(&ep->side);
 	while ((ctx = LIST_FIRST(&ep->live)))
 		ctx->drop(ctx);
 	LIST_REMOVE(ep, entry);
 	xfer_apart_update(ep->xfer);
 	xfer_peers_free(ep);
+	lanes_free(ep);
 	ep->xfer->protos->ep_fini(ep);
+}
+
+static void xfer_channel_init(struct xfer_channel *channel, struct xfer_ep *ep)
+{
+	channel->ep = ep;
+	channel->lane = -1;
+	TAILQ_INIT(&channel->outq);
+	TAILQ_INIT(&channel->inbox.posted);
 }
 
 int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
@@ -174,10 +181,9 @@ int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer)
 	ep->xfer = xfer;
 	ep->quirks = xfer->quirks;
 	ep->number = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
-	ep->front = ep;
+	xfer_channel_init(&ep->front, ep);
+	xfer_channel_init(&ep->side, ep);
 	TAILQ_INIT(&ep->sendq);
-	TAILQ_INIT(&ep->outq);
-	TAILQ_INIT(&ep->inbox.posted);
 	TAILQ_INIT(&ep->pasts);
 	LIST_INIT(&ep->live);
 	ep->data_mask = xfer->protos->user_data;
@@ -189,41 +195,17 @@ void xfer_ep_undo(struct xfer_ep *ep)
 	p2p_lock_take(&ep->xfer->lock);
 	lanes_close(ep);
 	p2p_lock_drop(&ep->xfer->lock);
+	lanes_free(ep);
 	ep->xfer->protos->ep_fini(ep);
-}
-
-static void xfer_ep_list(struct xfer_ep *ep)
-{
-	LIST_INSERT_HEAD(&ep->xfer->eps, ep, entry);
-	/* who sleeps without a descriptor has something to look for now */
-	wait_wake_all(&ep->xfer->wait);
 }
 
 void xfer_ep_add(struct xfer_ep *ep)
 {
 	p2p_lock_take(&ep->xfer->lock);
-	xfer_ep_list(ep);
+	LIST_INSERT_HEAD(&ep->xfer->eps, ep, entry);
+	/* who sleeps without a descriptor has something to look for now */
+	wait_wake_all(&ep->xfer->wait);
 	p2p_lock_drop(&ep->xfer->lock);
-}
-
-int xfer_ep_init_side(struct xfer_ep *side, struct xfer_ep *front)
-{
-	int ret;
-
-	xfer_assert_locked(front->xfer);
-	side->tag_bit = front->tag_bit;
-	side->txcq = front->txcq;
-	side->rxcq = front->rxcq;
-	ret = xfer_ep_init(side, front->xfer);
-	if (ret) {
-		fi_close(&side->core->fid);
-		return ret;
-	}
-	side->front = front;
-	side->quirks &= QUIRK_MIXES;
-	xfer_ep_list(side);
-	ctrl_listen(side);
-	return 0;
 }
 
 void xfer_ep_start(struct xfer_ep *ep)
@@ -244,13 +226,13 @@ int xfer_ep_fini(struct xfer_ep *ep)
 	if (!ret) {
 		xfer_outq_close(ep);
 		xfer_ep_say_farewell(ep);
-		ret = xfer_ep_close_core(ep);
+		ret = xfer_channel_close(&ep->front);
 	}
 	if (ret) {
 		p2p_lock_drop(&xfer->lock);
 		return ret;
 	}
-	if (ep->side && xfer_ep_close_core(ep->side))
+	if (ep->side.core && xfer_channel_close(&ep->side))
 		P2P_WARN("the endpoint for long messages does not close\n");
 	lanes_close(ep);
 	xfer->copies.more = false;
@@ -259,9 +241,6 @@ int xfer_ep_fini(struct xfer_ep *ep)
 		xfer_flush_progress(xfer);
 	}
 	xfer_retired_turn(xfer);
-	/* its records are about requests of this one */
-	if (ep->side)
-		xfer_ep_drop(ep->side);
 	xfer_ep_drop(ep);
 	if (ep->quirks & QUIRK_LITTERS && ep->txcq)
 		wait_domain_forget(&xfer->wait, ep->txcq);

@@ -22,17 +22,11 @@ int xfer_ep_init(struct xfer_ep *ep, struct xfer *xfer);
 void xfer_ep_add(struct xfer_ep *ep);
 void xfer_ep_undo(struct xfer_ep *ep);
 
-/*
- * The same for a side endpoint of @front, whose core endpoint is enabled, and whose names can be resolved
- * and looked up. 0, or an error, after which the core's endpoint is closed [locked].
- */
-int xfer_ep_init_side(struct xfer_ep *side, struct xfer_ep *front);
-
 /* The core's endpoint is enabled: posts the internal receives. */
 void xfer_ep_start(struct xfer_ep *ep);
 
 /*
- * Closes the core's endpoint, and the side endpoint of it, and ends what was under way on them without
+ * Closes the core's endpoint, and the side channel, and ends what was under way on them without
  * reports. 0 or the core's error; then the endpoint is as before.
  */
 int xfer_ep_fini(struct xfer_ep *ep);

@@ -32,7 +32,7 @@ static void xfer_lose_queued(struct xfer_peer *peer, bool over, int status)
 {
 	struct xfer_ep *ep = peer->ep;
 
-	xfer_outq_fail(ep, peer->addr, status);
+	xfer_outq_fail(&ep->front, peer->addr, status);
 	xfer_outq_fail(peer->via, peer->to, status);
 	/* where somebody may be, unknown, messages go in the core's own way, and the core tells what becomes of them */
 	if (!over)
@@ -75,13 +75,13 @@ void xfer_peer_lose(struct xfer_peer *peer, int status)
 	xfer_peer_end(peer, peer->open, status);
 }
 
-void xfer_lose(struct xfer_ep *ep, fi_addr_t addr, int status)
+void xfer_lose(const struct xfer_channel *channel, fi_addr_t addr, int status)
 {
 	struct xfer_peer *peer, *next;
 
-	xfer_assert_locked(ep->xfer);
-	HASH_ITER(hh, ep->front->peers, peer, next) {
-		if (xfer_peer_at(peer, ep, addr))
+	xfer_assert_locked(channel->ep->xfer);
+	HASH_ITER(hh, channel->ep->peers, peer, next) {
+		if (xfer_peer_at(peer, channel, addr))
 			xfer_peer_lose(peer, status);
 	}
 }

@@ -14,7 +14,7 @@ void xfer_peer_lose(struct xfer_peer *peer, int status);
 /* The same. @over: so fails what goes to its address whole, though it may be lost already */
 void xfer_peer_end(struct xfer_peer *peer, bool over, int status);
 
-/* The same for whoever @ep reaches at @addr */
-void xfer_lose(struct xfer_ep *ep, fi_addr_t addr, int status);
+/* The same for whoever @channel reaches at @addr */
+void xfer_lose(const struct xfer_channel *channel, fi_addr_t addr, int status);
 
 #endif /* P2P_LOSS_H */

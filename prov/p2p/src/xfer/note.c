@@ -19,7 +19,7 @@ bool note_tell(struct xfer_peer *peer, struct wire_msg *msg)
 	if (!text)
 		return false;
 	/* an answer may be a message all the same */
-	ctrl_listen(peer->ep);
+	ctrl_listen(&peer->ep->front);
 	if (wait_sleepers(&xfer->wait))
 		msg->flags |= WIRE_CALLS;
 	msg->token = peer->theirs.token;
@@ -58,8 +58,7 @@ static struct xfer_ep *note_ep(const struct xfer *xfer, uint64_t token)
 		if (xfer_token_find(ep, token))
 			return ep;
 	}
-	ep = LIST_FIRST(&xfer->eps);
-	return ep ? ep->front : NULL;
+	return LIST_FIRST(&xfer->eps);
 }
 
 static void note_look(struct xfer *xfer, uint64_t id)

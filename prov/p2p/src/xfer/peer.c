@@ -202,7 +202,8 @@ static bool xfer_peer_remember(struct xfer_peer *peer)
 
 	peer->name_len = WIRE_NAME_MAX;
 	peer->name = calloc(1, peer->name_len);
-	if (!peer->name || ep->names->lookup(ep, peer->addr, peer->name, &peer->name_len)) {
+	if (!peer->name ||
+	    ep->front.ops->lookup(&ep->front, peer->addr, peer->name, &peer->name_len)) {
 		free(peer->name);
 		peer->name = NULL;
 		return false;
@@ -257,7 +258,7 @@ int xfer_peer_recall(struct xfer_peer *peer)
 	xfer_assert_locked(ep->xfer);
 	if (!peer->name)
 		return 0;
-	ret = ep->names->resolve(ep, peer->name, peer->name_len, true, &addr);
+	ret = ep->front.ops->resolve(&ep->front, peer->name, peer->name_len, true, &addr);
 	return ret ? ret : xfer_past_return(peer, addr);
 }
 
@@ -293,7 +294,7 @@ static struct xfer_peer *xfer_past_at(struct xfer_ep *ep, fi_addr_t addr)
 	uint8_t name[WIRE_NAME_MAX] = {0};
 	size_t len = sizeof name;
 
-	if (TAILQ_EMPTY(&ep->pasts) || ep->names->lookup(ep, addr, name, &len))
+	if (TAILQ_EMPTY(&ep->pasts) || ep->front.ops->lookup(&ep->front, addr, name, &len))
 		return NULL;
 	return xfer_past_find(ep, name, len);
 }
@@ -306,8 +307,9 @@ struct xfer_peer *xfer_peer_named(struct xfer_ep *ep, const void *name, size_t l
 	xfer_assert_locked(ep->xfer);
 	if (past)
 		return past;
-	return ep->names->resolve(ep, name, len, false, &addr) ? NULL
-							       : xfer_peer_find(ep, addr);
+	return ep->front.ops->resolve(&ep->front, name, len, false, &addr)
+		       ? NULL
+		       : xfer_peer_find(ep, addr);
 }
 
 struct xfer_peer *xfer_peer_get(struct xfer_ep *ep, fi_addr_t addr)
@@ -321,7 +323,8 @@ struct xfer_peer *xfer_peer_get(struct xfer_ep *ep, fi_addr_t addr)
 	peer = calloc(1, sizeof *peer);
 	if (!peer)
 		return NULL;
-	peer->ep = peer->via = ep;
+	peer->ep = ep;
+	peer->via = &ep->front;
 	peer->addr = peer->to = addr;
 	HASH_ADD(hh, ep->peers, addr, sizeof addr, peer);
 	if (!peer->hh.tbl) {
@@ -339,7 +342,7 @@ void xfer_peer_say_silent(struct xfer_peer *peer, uint64_t ms)
 	if (ms < XFER_SILENCE || peer->life.told)
 		return;
 	peer->life.told = true;
-	peer->ep->names->print(peer->ep, peer->addr, text, sizeof text);
+	peer->ep->front.ops->print(&peer->ep->front, peer->addr, text, sizeof text);
 	P2P_WARN(
 		"%s has given no sign of life, or is not reached, for %u s: what is under way with "
 		"it waits, unless FI_P2P_PEER_TIMEOUT is set\n",

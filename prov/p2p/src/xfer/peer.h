@@ -147,7 +147,7 @@ struct xfer_peer_lanes {
 /**
  * struct xfer_peer - a peer of one endpoint.
  * @ep, @addr:	the application's endpoint here, and the peer's address there
- * @via, @to:	answers and pieces travel between these endpoints: the same, or the side endpoints
+ * @via, @to:	answers and pieces take this channel, to this address there
  * @open:	it was known, and was not lost since: its token is good. It may be greeted again meanwhile
  * @epoch:	how often one of the two has lost the other, as far as this end knows
  * @tokens:	what it may bear, as @current says which one, and what it bore before; 0: none
@@ -177,7 +177,7 @@ struct xfer_peer_lanes {
 struct xfer_peer {
 	struct xfer_ep *ep;
 	fi_addr_t addr;
-	struct xfer_ep *via;
+	struct xfer_channel *via;
 	fi_addr_t to;
 	enum xfer_peer_state state;
 	bool open;
@@ -317,13 +317,13 @@ static inline bool xfer_peer_said(const struct xfer_peer *peer, const struct wir
 	return peer && msg->peer == peer;
 }
 
-/* Does a message from @ep to @addr go to this peer? */
-static inline bool xfer_peer_at(const struct xfer_peer *peer, const struct xfer_ep *ep,
-				fi_addr_t addr)
+/* Does a message by @channel to @addr go to this peer? */
+static inline bool xfer_peer_at(const struct xfer_peer *peer,
+				const struct xfer_channel *channel, fi_addr_t addr)
 {
-	xfer_assert_locked(ep->xfer);
-	return peer && ((peer->ep == ep && peer->addr == addr) ||
-			(peer->via == ep && peer->to == addr));
+	xfer_assert_locked(channel->ep->xfer);
+	return peer && ((&peer->ep->front == channel && peer->addr == addr) ||
+			(peer->via == channel && peer->to == addr));
 }
 
 /*
@@ -333,7 +333,7 @@ static inline bool xfer_peer_at(const struct xfer_peer *peer, const struct xfer_
 static inline bool xfer_peer_one_way(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return peer->via == peer->ep && peer->to == peer->addr;
+	return peer->via == &peer->ep->front && peer->to == peer->addr;
 }
 
 /*

@@ -79,8 +79,10 @@ static void xfer_progress_core(struct xfer *xfer)
 		notes_progress(xfer);
 	XFER_PROTO_EACH(xfer, progress, xfer);
 	LIST_FOREACH(ep, &xfer->eps, entry) {
-		ctrl_progress(ep);
-		xfer_outq_flush(ep);
+		ctrl_progress(&ep->side);
+		ctrl_progress(&ep->front);
+		xfer_outq_flush(&ep->side);
+		xfer_outq_flush(&ep->front);
 		xfer_sendq_flush(ep);
 	}
 }
@@ -94,8 +96,9 @@ static void xfer_pass_end(struct xfer *xfer)
 	xfer->passing = false;
 	copy_push(&xfer->copies);
 	LIST_FOREACH(ep, &xfer->eps, entry) {
-		if (ep->letter) {
-			xfer_letter_post(ep);
+		if (ep->front.letter || ep->side.letter) {
+			xfer_letter_post(&ep->side);
+			xfer_letter_post(&ep->front);
 			told = true;
 		}
 	}

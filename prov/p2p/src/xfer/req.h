@@ -64,7 +64,7 @@ enum xfer_state {
 /**
  * struct xfer_transfer - a request whose bytes travel in more than one message.
  * @id:		the sender's number for it; the peer's answers carry it
- * @via, @to:	its pieces and answers travel between these endpoints
+ * @via, @to:	its pieces and answers take this channel, to this address there
  * @wanted:	bytes that will travel; all of @pieces have @chunk of them, but for the last; @next is
  *		the first piece that has not begun
  * @number:	the receiver's number for it, in the pieces' tags
@@ -92,7 +92,7 @@ enum xfer_state {
  */
 struct xfer_transfer {
 	uint64_t id;
-	struct xfer_ep *via;
+	struct xfer_channel *via;
 	fi_addr_t to;
 	uint64_t wanted;
 	uint64_t next;

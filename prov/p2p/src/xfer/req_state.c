@@ -294,7 +294,7 @@ void xfer_transfer_init(struct xfer_req *req)
 {
 	xfer_assert_locked(req->ctx.ep->xfer);
 	req->transfer = (struct xfer_transfer){
-		.via = req->ctx.ep,
+		.via = &req->ctx.ep->front,
 		.to = req->addr,
 	};
 }

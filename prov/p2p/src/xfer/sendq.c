@@ -26,17 +26,17 @@ static ssize_t xfer_out_send(struct xfer_out *out)
 {
 	const struct p2p_op op = xfer_out_op(out);
 
-	return core_post(out->ctx.ep, &op);
+	return core_post(out->via, &op);
 }
 
 ssize_t xfer_out_try(struct xfer_out *out)
 {
 	xfer_assert_locked(out->ctx.ep->xfer);
-	if (out->lane >= 0) {
+	if (out->via->lane >= 0) {
 		lanes_post(out);
 		return 0;
 	}
-	if (!out->recv && p2p_unlikely(gone_is(out->ctx.ep, out->addr)))
+	if (!out->recv && p2p_unlikely(gone_is(out->via, out->addr)))
 		return -FI_ECONNRESET;
 	return out->post(out);
 }
@@ -55,23 +55,23 @@ int xfer_out_wait(struct xfer_out *out, ssize_t ret)
 void xfer_out_cancel(struct xfer_out *out)
 {
 	xfer_assert_locked(out->ctx.ep->xfer);
-	if (out->lane >= 0) {
+	if (out->via->lane >= 0) {
 		lanes_cancel(out);
 		return;
 	}
 	out->cancelled = true;
 	if (!out->ctx.ep->closing)
-		fi_cancel(&out->ctx.ep->core->fid, &out->ctx);
+		fi_cancel(&out->via->core->fid, &out->ctx);
 }
 
-void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uint64_t tag,
+void xfer_out_init(struct xfer_out *out, struct xfer_channel *via, fi_addr_t addr, uint64_t tag,
 		   void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp),
 		   void (*drop)(struct xfer_ctx *ctx))
 {
-	xfer_assert_locked(ep->xfer);
-	xfer_ctx_init(&out->ctx, ep, done, drop);
+	xfer_assert_locked(via->ep->xfer);
+	xfer_ctx_init(&out->ctx, via->ep, done, drop);
+	out->via = via;
 	out->post = xfer_out_send;
-	out->lane = -1;
 	out->recv = out->late = out->aside = out->cancelled = false;
 	out->ret = 0;
 	out->until = 0;
@@ -92,12 +92,12 @@ static void xfer_ctx_fail(struct xfer_ctx *ctx, ssize_t ret)
 	ctx->done(ctx, &comp);
 }
 
-struct xfer_out *xfer_outq_find(const struct xfer_ep *ep, fi_addr_t addr)
+struct xfer_out *xfer_outq_find(const struct xfer_channel *channel, fi_addr_t addr)
 {
 	struct xfer_out *out;
 
-	xfer_assert_locked(ep->xfer);
-	TAILQ_FOREACH(out, &ep->outq, entry) {
+	xfer_assert_locked(channel->ep->xfer);
+	TAILQ_FOREACH(out, &channel->outq, entry) {
 		if (out->addr == addr)
 			return out;
 	}
@@ -122,8 +122,8 @@ static void xfer_outq_release(struct xfer_ep *ep, bool all)
 	for (peer = LIST_FIRST(&ep->xfer->busy_peers); peer; peer = next) {
 		next = LIST_NEXT(peer, busy);
 		if (!peer->unsent || peer->ep != ep ||
-		    (!all &&
-		     (xfer_outq_find(ep, peer->addr) || xfer_outq_find(peer->via, peer->to))))
+		    (!all && (xfer_outq_find(&ep->front, peer->addr) ||
+			      xfer_outq_find(peer->via, peer->to))))
 			continue;
 		peer->unsent = false;
 		ep->xfer->unsent--;
@@ -140,23 +140,23 @@ void xfer_outq_close(struct xfer_ep *ep)
 }
 
 /* Those behind it have their turn */
-static void xfer_outq_remove(struct xfer_ep *ep, struct xfer_out *out)
+static void xfer_outq_remove(struct xfer_out *out)
 {
 	struct xfer_out *next = TAILQ_NEXT(out, entry);
 
-	TAILQ_REMOVE(&ep->outq, out, entry);
+	TAILQ_REMOVE(&out->via->outq, out, entry);
 	while (next && next->addr != out->addr)
 		next = TAILQ_NEXT(next, entry);
 	if (next)
 		next->behind = out->behind;
-	else if (p2p_unlikely(ep->xfer->unsent) && !out->behind)
-		xfer_outq_release(ep->front, false);
+	else if (p2p_unlikely(out->via->ep->xfer->unsent) && !out->behind)
+		xfer_outq_release(out->via->ep, false);
 }
 
-static void xfer_outq_add(struct xfer_ep *ep, struct xfer_out *out)
+static void xfer_outq_add(struct xfer_out *out)
 {
-	out->behind = xfer_outq_find(ep, out->addr);
-	TAILQ_INSERT_TAIL(&ep->outq, out, entry);
+	out->behind = xfer_outq_find(out->via, out->addr);
+	TAILQ_INSERT_TAIL(&out->via->outq, out, entry);
 }
 
 /* An error is told later, in progress: the caller is still busy with what it sends. */
@@ -164,52 +164,53 @@ void xfer_out_post(struct xfer_out *out)
 {
 	struct xfer_ep *ep = out->ctx.ep;
 	/* whoever is answered meanwhile sends more */
-	const bool waits = !TAILQ_EMPTY(&ep->outq) || (ep->rxcq && ep->rxcq->hears);
+	const bool waits = out->via->lane < 0 &&
+			   (!TAILQ_EMPTY(&out->via->outq) || (ep->rxcq && ep->rxcq->hears));
 
 	xfer_assert_locked(out->ctx.ep->xfer);
-	out->ret = out->lane < 0 && waits ? -FI_EAGAIN : xfer_out_try(out);
+	out->ret = waits ? -FI_EAGAIN : xfer_out_try(out);
 	if (!out->ret)
 		return;
-	xfer_outq_add(ep, out);
+	xfer_outq_add(out);
 	wait_wake_mover(&ep->xfer->wait);
 }
 
-void xfer_letter_post(struct xfer_ep *ep)
+void xfer_letter_post(struct xfer_channel *channel)
 {
-	struct xfer_out *out = ep->letter;
+	struct xfer_out *out = channel->letter;
 
-	xfer_assert_locked(ep->xfer);
-	ep->letter = NULL;
+	xfer_assert_locked(channel->ep->xfer);
+	channel->letter = NULL;
 	if (out)
 		xfer_out_post(out);
 }
 
-void xfer_outq_drop(struct xfer_ep *ep, fi_addr_t addr)
+void xfer_outq_drop(struct xfer_channel *channel, fi_addr_t addr)
 {
 	struct xfer_out *out, *next;
 
-	xfer_assert_locked(ep->xfer);
-	for (out = TAILQ_FIRST(&ep->outq); out; out = next) {
+	xfer_assert_locked(channel->ep->xfer);
+	for (out = TAILQ_FIRST(&channel->outq); out; out = next) {
 		next = TAILQ_NEXT(out, entry);
 		if (out->addr != addr || !out->until)
 			continue;
-		xfer_outq_remove(ep, out);
+		xfer_outq_remove(out);
 		out->ctx.drop(&out->ctx);
 	}
 }
 
-void xfer_outq_fail(struct xfer_ep *ep, fi_addr_t addr, int status)
+void xfer_outq_fail(struct xfer_channel *channel, fi_addr_t addr, int status)
 {
-	struct xfer_out *out = ep->letter;
+	struct xfer_out *out = channel->letter;
 
-	xfer_assert_locked(ep->xfer);
+	xfer_assert_locked(channel->ep->xfer);
 	if (out && out->addr == addr) {
-		ep->letter = NULL;
+		channel->letter = NULL;
 		xfer_ctx_fail(&out->ctx, status);
 	}
 	/* the end of one may take others away */
-	while ((out = xfer_outq_find(ep, addr))) {
-		xfer_outq_remove(ep, out);
+	while ((out = xfer_outq_find(channel, addr))) {
+		xfer_outq_remove(out);
 		xfer_ctx_fail(&out->ctx, status);
 	}
 }
@@ -220,12 +221,11 @@ void xfer_outq_fail(struct xfer_ep *ep, fi_addr_t addr, int status)
  */
 static void xfer_out_again(struct xfer_out *out)
 {
-	struct xfer_ep *ep = out->ctx.ep;
 	uint64_t now;
 
 	if (!out->until)
 		return;
-	xfer_outq_remove(ep, out);
+	xfer_outq_remove(out);
 	now = clock_coarse_ms();
 	if (now >= out->until && out->late) {
 		out->ctx.drop(&out->ctx);
@@ -235,17 +235,17 @@ static void xfer_out_again(struct xfer_out *out)
 		out->until = now + XFER_OUT_LATE;
 		out->late = true;
 	}
-	xfer_outq_add(ep, out);
+	xfer_outq_add(out);
 }
 
-void xfer_outq_flush(struct xfer_ep *ep)
+void xfer_outq_flush(struct xfer_channel *channel)
 {
 	unsigned int doubtful = XFER_OUT_DOUBTFUL;
 	struct xfer_out *out, *next;
 	ssize_t ret;
 
-	xfer_assert_locked(ep->xfer);
-	for (out = TAILQ_FIRST(&ep->outq); out; out = next) {
+	xfer_assert_locked(channel->ep->xfer);
+	for (out = TAILQ_FIRST(&channel->outq); out; out = next) {
 		next = TAILQ_NEXT(out, entry);
 		if (out->behind || (out->until && !doubtful))
 			continue;
@@ -255,12 +255,12 @@ void xfer_outq_flush(struct xfer_ep *ep)
 			xfer_out_again(out);
 			continue;
 		}
-		xfer_outq_remove(ep, out);
+		xfer_outq_remove(out);
 		if (!ret)
 			continue;
 		xfer_ctx_fail(&out->ctx, ret);
 		/* the end of one may take others away, the next one among them */
-		next = TAILQ_FIRST(&ep->outq);
+		next = TAILQ_FIRST(&channel->outq);
 	}
 }
 
@@ -279,20 +279,21 @@ static bool xfer_sendq_ready(const struct xfer_req *req)
  */
 static bool xfer_sendq_waits(const struct xfer_req *req)
 {
-	struct xfer_ep *ep = req->ctx.ep;
+	struct xfer_channel *front = &req->ctx.ep->front;
 
 	if (!xfer_sendq_ready(req))
 		return true;
-	if (!(ep->quirks & QUIRK_STALLS) && req->state != XFER_MARKING)
+	if (!(front->ep->quirks & QUIRK_STALLS) && req->state != XFER_MARKING)
 		return false;
-	if (ep->letter && ep->letter->addr == req->addr)
-		xfer_letter_post(ep);
-	return xfer_outq_find(ep, req->addr);
+	if (front->letter && front->letter->addr == req->addr)
+		xfer_letter_post(front);
+	return xfer_outq_find(front, req->addr);
 }
 
 /* Gives the core a request's message or marker, if it is its turn. */
 static ssize_t xfer_sendq_try(struct xfer_req *req)
 {
+	struct xfer_channel *front = &req->ctx.ep->front;
 	struct stage_place place = stage_place_of(req->slot, req->reserve);
 	struct iovec iov = {place.addr, req->state == XFER_MARKING ? 0 : req->len};
 	const struct p2p_op op = {
@@ -312,8 +313,7 @@ static ssize_t xfer_sendq_try(struct xfer_req *req)
 	/* a copy that failed is known here, in its turn */
 	if (req->comp.err)
 		return -req->comp.err;
-	return p2p_unlikely(gone_is(req->ctx.ep, req->addr)) ? -FI_ECONNRESET
-							     : core_post(req->ctx.ep, &op);
+	return p2p_unlikely(gone_is(front, req->addr)) ? -FI_ECONNRESET : core_post(front, &op);
 }
 
 void xfer_sendq_flush(struct xfer_ep *ep)

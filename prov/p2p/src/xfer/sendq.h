@@ -10,7 +10,7 @@
 
 /**
  * struct xfer_out - the head of a record that is sent by itself, in any order; or (@recv) received.
- * @lane:	which of the endpoint's lanes it takes (lane.h); -1: none
+ * @via:	the channel that it takes
  * @recv:	a receive is in no queue of ours but a lane's: it is only tried (xfer_out_try())
  * @behind:	another one for the same address waits before it
  * @late:	see @until
@@ -27,7 +27,7 @@
  */
 struct xfer_out {
 	struct xfer_ctx ctx;
-	int lane;
+	struct xfer_channel *via;
 	bool recv;
 	bool behind;
 	bool late;
@@ -67,7 +67,7 @@ static inline struct p2p_op xfer_out_op(struct xfer_out *out)
 }
 
 /* Makes a record one that is sent as a tagged message; the caller sets @iov and @count */
-void xfer_out_init(struct xfer_out *out, struct xfer_ep *ep, fi_addr_t addr, uint64_t tag,
+void xfer_out_init(struct xfer_out *out, struct xfer_channel *via, fi_addr_t addr, uint64_t tag,
 		   void (*done)(struct xfer_ctx *ctx, const struct core_comp *comp),
 		   void (*drop)(struct xfer_ctx *ctx));
 
@@ -94,13 +94,13 @@ void xfer_outq_close(struct xfer_ep *ep);
  * Sends records that wait for room. Cores may have no room for a dead peer for ever: however many of those
  * there are, the others go on.
  */
-void xfer_outq_flush(struct xfer_ep *ep);
+void xfer_outq_flush(struct xfer_channel *channel);
 
 /* Sends control messages that have waited for others to go with them */
-void xfer_letter_post(struct xfer_ep *ep);
+void xfer_letter_post(struct xfer_channel *channel);
 
 /* Those for @addr fail with @status, and are not sent. Pieces and control messages do so at once. */
-void xfer_outq_fail(struct xfer_ep *ep, fi_addr_t addr, int status);
+void xfer_outq_fail(struct xfer_channel *channel, fi_addr_t addr, int status);
 
 /* Messages that were to go to @addr, but for those that wait for its answer to a greeting, do so in turn. */
 void xfer_sendq_fail(struct xfer_ep *ep, fi_addr_t addr, int status);
@@ -112,9 +112,9 @@ void xfer_sendq_flush(struct xfer_ep *ep);
 bool xfer_sendq_has(const struct xfer_ep *ep, fi_addr_t addr);
 
 /* Returns the first record that waits for room there, or NULL */
-struct xfer_out *xfer_outq_find(const struct xfer_ep *ep, fi_addr_t addr);
+struct xfer_out *xfer_outq_find(const struct xfer_channel *channel, fi_addr_t addr);
 
 /* What may be dropped (@until), and goes to @addr, is dropped now */
-void xfer_outq_drop(struct xfer_ep *ep, fi_addr_t addr);
+void xfer_outq_drop(struct xfer_channel *channel, fi_addr_t addr);
 
 #endif /* P2P_SENDQ_H */

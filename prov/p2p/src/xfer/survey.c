@@ -60,7 +60,7 @@ static void survey_put(struct survey_row *row, const struct xfer_req *req)
 	};
 	snprintf(row->state_name, sizeof row->state_name, "%s", xfer_state_name(req->state));
 	if (addr != FI_ADDR_UNSPEC)
-		ep->names->print(ep, addr, row->peer, sizeof row->peer);
+		ep->front.ops->print(&ep->front, addr, row->peer, sizeof row->peer);
 	if (!survey_parts(req->state))
 		return;
 	row->id = transfer->id;
@@ -79,8 +79,8 @@ static void survey_tell(const struct xfer *xfer, struct survey_page *page)
 	uint64_t owed = 0, ended = 0;
 
 	LIST_FOREACH(ep, &xfer->eps, entry) {
-		endpoints += ep->front == ep;
-		owed += ep->owed;
+		endpoints++;
+		owed += ep->front.owed + ep->side.owed;
 		for (int i = 0; i < FI_P2P_PATH_MAX; i++)
 			ended += ep->stats.tx_msgs[i] + ep->stats.rx_msgs[i];
 		LIST_FOREACH(ctx, &ep->live, live) {

@@ -224,7 +224,8 @@ static bool wait_sends(const struct xfer *xfer)
 	const struct xfer_ep *ep;
 
 	LIST_FOREACH(ep, &xfer->eps, entry) {
-		if (ep->waiting || ep->letter || !TAILQ_EMPTY(&ep->outq))
+		if (ep->waiting || ep->front.letter || ep->side.letter ||
+		    !TAILQ_EMPTY(&ep->front.outq) || !TAILQ_EMPTY(&ep->side.outq))
 			return true;
 	}
 	TAILQ_FOREACH(req, &xfer->in[XFER_MOVING], entry) {
@@ -484,7 +485,8 @@ static bool wait_waker_blind(const struct xfer *xfer)
 	const struct xfer_ep *ep;
 
 	LIST_FOREACH(ep, &xfer->eps, entry) {
-		if (!ep->wakes && (ep->inbox.open || xfer_busy(xfer)))
+		if (!ep->wakes &&
+		    (ep->front.inbox.open || ep->side.inbox.open || xfer_busy(xfer)))
 			return true;
 	}
 	return wait_sends(xfer) || wait_looks(xfer);

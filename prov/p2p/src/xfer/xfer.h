@@ -39,6 +39,7 @@ struct proto_domain;
 struct proto_ep;
 struct region;
 struct xfer;
+struct xfer_channel;
 struct xfer_ep;
 struct xfer_out;
 struct xfer_protos;
@@ -252,7 +253,7 @@ struct xfer {
 #define xfer_assert_locked(xfer) p2p_lock_assert_held(&(xfer)->lock)
 
 /**
- * struct ctrl_inbox - internal receives of an endpoint, for control messages (ctrl.c).
+ * struct ctrl_inbox - internal receives of a channel, for control messages (ctrl.c).
  * @open:	messages may come that others than greetings are
  * @wanted:	so many receives; the core has them, but for @refused, which it had no room for, and @missing, for
  *		which there was no memory
@@ -267,21 +268,48 @@ struct ctrl_inbox {
 };
 
 /**
- * struct xfer_names - whom an endpoint's addresses stand for.
+ * struct xfer_channel_ops - what the owner of a channel's objects does.
+ * @open:	opens a channel when it is first wanted: 0, or an error, after which there is nothing to close
  * @resolve:	finds the address of a peer by its name; if it has none, inserts it (@learn), or returns
  *		-FI_ENOENT
  * @lookup:	finds the name of a peer by its address; @print: writes it in words
  */
-struct xfer_names {
-	int (*resolve)(struct xfer_ep *ep, const void *name, size_t len, bool learn,
+struct xfer_channel_ops {
+	int (*open)(struct xfer_channel *channel);
+	int (*resolve)(struct xfer_channel *channel, const void *name, size_t len, bool learn,
 		       fi_addr_t *addr);
-	int (*lookup)(struct xfer_ep *ep, fi_addr_t addr, void *name, size_t *len);
-	void (*print)(const struct xfer_ep *ep, fi_addr_t addr, char *text, size_t room);
+	int (*lookup)(struct xfer_channel *channel, fi_addr_t addr, void *name, size_t *len);
+	void (*print)(const struct xfer_channel *channel, fi_addr_t addr, char *text,
+		      size_t room);
+};
+
+/**
+ * struct xfer_channel - a core endpoint, and what we send and receive there by itself: the front, the side, or a lane.
+ * @core:	the core's endpoint; NULL: it is not open
+ * @ep:		the application's endpoint
+ * @outq:	control messages and pieces that wait for room in the core
+ * @lane:	its number among the lanes, each of which has a thread (lane.h), and nothing of what follows; -1: it is none
+ * @owed:	control messages that the core has not sent yet, there or with the core
+ * @letter:	control messages, in one of the core's, that wait for others to go with them
+ * @inbox:	its receives for control messages
+ * @ops:	NULL: it cannot be opened
+ * @name:	its own name, for announcements
+ */
+struct xfer_channel {
+	struct fid_ep *core;
+	struct xfer_ep *ep;
+	struct xfer_outs outq;
+	int lane;
+	unsigned int owed;
+	struct xfer_out *letter;
+	struct ctrl_inbox inbox;
+	const struct xfer_channel_ops *ops;
+	uint8_t name[WIRE_NAME_MAX];
+	size_t name_len;
 };
 
 /**
  * struct xfer_ep - one endpoint's transfers.
- * @core:	the core's endpoint
  * @send_limit, @recv_limit, @rma_limit: a call about fewer bytes of host memory is the core's own as it
  *		is: see xfer_ep_limit(); read without the lock
  * @tag_bit:	the tag bit that is ours; 0: none
@@ -296,25 +324,18 @@ struct xfer_names {
  * @txcq, @rxcq: where its operations report; NULL: not bound
  * @cntrs:	the counters, see xfer_count_index()
  * @wakes:	the waker counts what the core completes here (wait.h)
- * @quirks:	those of the domain; of a side endpoint only what its tags depend on
- * @inbox:	its receives for control messages
+ * @front:	the channel of the application's own messages
+ * @side:	where the core stalls, a second one, once it is wanted (fid/side_ep.h)
+ * @quirks:	those of the domain
  * @number:	no other endpoint of the process has it, or has had it
  * @counts_remote: peers' accesses may be counted: one operation may not become several
  * @data_mask:	the bits of remote cq data that are the user's. Operations come here with no others
  * @iov_limit:	of what is sent, and of RMA; @recv_iov_limit: of what is received
- * @name:	the endpoint's own name, for announcements
- * @names:	how addresses of peers and names go together here
- * @front:	the application's endpoint that this is the side endpoint of, or itself
- * @side:	where the core stalls, the side endpoint, once there is one
- * @side_open: opens it; NULL: that is of no use
  * @lanes:	further connections (lane.h); NULL: there never are any
  * @sendq:	messages that wait for their copy or for room in the core. None may overtake another to
  *		the same address
  * @resumes:	whom post_progress() looks at next in @sendq, or NULL
  * @ready:	how many of them may be sent
- * @outq:	control messages and pieces that wait for room in the core
- * @owed:	control messages that the core has not sent yet, there or with the core
- * @letter:	control messages, in one of the core's, that wait for others to go with them
  * @copying:	copies in flight for its records, and memory that is made durable for them
  * @wish:	see struct path_query
  * @proto:	what protocols keep here
@@ -323,45 +344,36 @@ struct xfer_names {
  * @reason:	why the last message took a path, see struct fi_p2p_stats
  */
 struct xfer_ep {
-	struct fid_ep *core;
 	size_t send_limit;
 	size_t recv_limit;
 	uint64_t tag_bit;
 	unsigned int waiting;
 	bool renamed;
 	bool tally;
-	struct fi_p2p_stats stats;
+	struct xfer_channel front;
 	size_t rma_limit;
 	uint64_t followed;
 	uint64_t ours;
 	uint64_t rx_flags;
+	uint64_t data_mask;
+	struct fi_p2p_stats stats;
+	struct xfer_channel side;
 	struct xfer *xfer;
 	struct xfer_cq *txcq;
 	struct xfer_cq *rxcq;
 	struct xfer_cntr *cntrs[XFER_COUNT_KINDS];
 	bool wakes;
 	uint64_t quirks;
-	struct ctrl_inbox inbox;
 	bool counts_remote;
 	bool closing;
 	bool started;
 	uint64_t number;
-	uint64_t data_mask;
 	size_t iov_limit;
 	size_t recv_iov_limit;
-	uint8_t name[WIRE_NAME_MAX];
-	size_t name_len;
-	const struct xfer_names *names;
-	struct xfer_ep *front;
-	struct xfer_ep *side;
-	int (*side_open)(struct xfer_ep *ep, struct xfer_ep **side);
 	struct lanes *lanes;
 	struct xfer_list sendq;
 	struct xfer_req *resumes;
 	unsigned int ready;
-	struct xfer_outs outq;
-	unsigned int owed;
-	struct xfer_out *letter;
 	unsigned int copying;
 	struct xfer_ctxs live;
 	LIST_ENTRY(xfer_ep) entry;

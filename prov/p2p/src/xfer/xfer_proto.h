@@ -26,7 +26,7 @@
  * @progress:	begins what can begin now
  * @watch:	another @passed milliseconds have passed, in which this process has looked (XFER_WATCH)
  * @told:	what waited for control messages to be sent may go on
- * @unsent:	a control message, or a piece that has a receive, could not be sent to @addr
+ * @unsent:	a control message, or a piece that has a receive, could not be sent by @channel to @addr
  * @unheard:	a control message has come that bears a token which is not good any more; or, if @token is NULL,
  *		that was never given to anybody, as far as is known, or is of another version of ours: its type and id are
  *		known
@@ -51,7 +51,7 @@ struct xfer_proto {
 	void (*progress)(struct xfer *xfer);
 	void (*watch)(struct xfer *xfer, unsigned int passed);
 	void (*told)(struct xfer *xfer);
-	void (*unsent)(struct xfer_ep *ep, fi_addr_t addr, int status);
+	void (*unsent)(struct xfer_channel *channel, fi_addr_t addr, int status);
 	void (*unheard)(struct xfer_ep *ep, const struct xfer_token *token,
 			const struct wire_msg *msg);
 	void (*cut)(struct xfer_peer *peer, uint64_t id, unsigned int lane, uint64_t next);
