@@ -27,17 +27,17 @@ static struct sockaddr_in name_of(const char *text)
 	return name;
 }
 
-static struct keepalive_ear *listen_at(const char *text)
+static struct keepalive_sock *listen_at(const char *text)
 {
 	const struct sockaddr_in name = name_of(text);
-	struct keepalive_ear *ear = keepalive_listen(OURS, &name, sizeof name);
+	struct keepalive_sock *sock = keepalive_listen(OURS, &name, sizeof name);
 
-	assert_non_null(ear);
-	assert_int_not_equal(keepalive_port(ear), 0);
-	return ear;
+	assert_non_null(sock);
+	assert_int_not_equal(keepalive_port(sock), 0);
+	return sock;
 }
 
-static struct keepalive *open_at(struct keepalive_ear *from, const char *text, uint16_t port)
+static struct keepalive *open_at(struct keepalive_sock *from, const char *text, uint16_t port)
 {
 	const struct sockaddr_in name = name_of(text);
 	struct keepalive *keepalive =
@@ -50,10 +50,10 @@ static struct keepalive *open_at(struct keepalive_ear *from, const char *text, u
 /* Asks until there has been one more answer */
 static void hear(struct keepalive *keepalive)
 {
-	const unsigned int before = keepalive_answers(keepalive);
+	const unsigned int before = keepalive_signs(keepalive).answers;
 
 	alarm(LIMIT);
-	while (keepalive_answers(keepalive) == before) {
+	while (keepalive_signs(keepalive).answers == before) {
 		keepalive_ask(keepalive);
 		keepalive_drain();
 		sched_yield();
@@ -65,7 +65,7 @@ static void hear(struct keepalive *keepalive)
 static void miss(struct keepalive *keepalive)
 {
 	alarm(LIMIT);
-	while (!keepalive_gone(keepalive)) {
+	while (!keepalive_signs(keepalive).gone) {
 		keepalive_ask(keepalive);
 		keepalive_drain();
 		sched_yield();
@@ -76,8 +76,8 @@ static void miss(struct keepalive *keepalive)
 /* The port is at the endpoint's address. A refusal elsewhere counts for nothing, as nobody has answered there. */
 static void test_address(void **state)
 {
-	struct keepalive_ear *ear = listen_at("127.0.0.2"), *other = listen_at("127.0.0.3");
-	const uint16_t port = keepalive_port(ear);
+	struct keepalive_sock *sock = listen_at("127.0.0.2"), *other = listen_at("127.0.0.3");
+	const uint16_t port = keepalive_port(sock);
 	struct keepalive *there = open_at(other, "127.0.0.2", port);
 	struct keepalive *elsewhere = open_at(other, "127.0.0.4", port);
 
@@ -85,76 +85,76 @@ static void test_address(void **state)
 		keepalive_ask(elsewhere);
 		hear(there);
 	}
-	assert_int_equal(keepalive_answers(elsewhere), 0);
-	assert_false(keepalive_gone(elsewhere));
-	assert_false(keepalive_gone(there));
-	keepalive_hush(ear);
+	assert_int_equal(keepalive_signs(elsewhere).answers, 0);
+	assert_false(keepalive_signs(elsewhere).gone);
+	assert_false(keepalive_signs(there).gone);
+	keepalive_sock_close(sock);
 	miss(there);
 	keepalive_close(there);
 	keepalive_close(elsewhere);
-	keepalive_hush(other);
+	keepalive_sock_close(other);
 }
 
 static void test_wildcard(void **state)
 {
-	struct keepalive_ear *ear = listen_at("0.0.0.0"), *other = listen_at("127.0.0.1");
-	struct keepalive *here = open_at(other, "127.0.0.1", keepalive_port(ear));
-	struct keepalive *there = open_at(other, "127.0.0.9", keepalive_port(ear));
-	struct keepalive *back = open_at(ear, "127.0.0.1", keepalive_port(other));
+	struct keepalive_sock *sock = listen_at("0.0.0.0"), *other = listen_at("127.0.0.1");
+	struct keepalive *here = open_at(other, "127.0.0.1", keepalive_port(sock));
+	struct keepalive *there = open_at(other, "127.0.0.9", keepalive_port(sock));
+	struct keepalive *back = open_at(sock, "127.0.0.1", keepalive_port(other));
 
 	hear(here);
 	hear(there);
 	hear(back);
 	keepalive_close(back);
-	keepalive_hush(ear);
+	keepalive_sock_close(sock);
 	miss(here);
 	miss(there);
 	keepalive_close(here);
 	keepalive_close(there);
-	keepalive_hush(other);
+	keepalive_sock_close(other);
 }
 
 /* An endpoint whose address is no IP address is asked on this host alone */
 static void test_no_ip(void **state)
 {
 	static const char name[] = "fi_shm://1234";
-	struct keepalive_ear *ear = keepalive_listen(OURS, name, sizeof name);
+	struct keepalive_sock *sock = keepalive_listen(OURS, name, sizeof name);
 	struct keepalive *near, *far;
 
-	assert_non_null(ear);
-	far = keepalive_open(ear, OURS, keepalive_port(ear), name, sizeof name, false, false);
+	assert_non_null(sock);
+	far = keepalive_open(sock, OURS, keepalive_port(sock), name, sizeof name, false, false);
 	assert_non_null(far);
-	near = keepalive_open(ear, OURS, keepalive_port(ear), name, sizeof name, true, false);
+	near = keepalive_open(sock, OURS, keepalive_port(sock), name, sizeof name, true, false);
 	assert_non_null(near);
 	keepalive_ask(far);
 	hear(near);
-	assert_int_equal(keepalive_answers(far), 0);
+	assert_int_equal(keepalive_signs(far).answers, 0);
 	keepalive_close(far);
 	keepalive_close(near);
-	keepalive_hush(ear);
+	keepalive_sock_close(sock);
 }
 
 /* A peer says that the token is dead which it bears. Another token is nobody's */
 static void test_dead(void **state)
 {
-	struct keepalive_ear *ear = listen_at("127.0.0.1"), *other = listen_at("127.0.0.1");
-	struct keepalive *there = open_at(other, "127.0.0.1", keepalive_port(ear));
-	struct keepalive *back = open_at(ear, "127.0.0.1", keepalive_port(other));
+	struct keepalive_sock *sock = listen_at("127.0.0.1"), *other = listen_at("127.0.0.1");
+	struct keepalive *there = open_at(other, "127.0.0.1", keepalive_port(sock));
+	struct keepalive *back = open_at(sock, "127.0.0.1", keepalive_port(other));
 
 	keepalive_expect(back, 5);
-	keepalive_bury(there, 6);
+	keepalive_reset(there, 6);
 	/* by its answer the word before it has come, too */
 	hear(there);
-	assert_int_equal(keepalive_dead(back), 0);
-	keepalive_bury(there, 5);
+	assert_int_equal(keepalive_signs(back).reset, 0);
+	keepalive_reset(there, 5);
 	hear(there);
-	assert_int_equal(keepalive_dead(back), 5);
+	assert_int_equal(keepalive_signs(back).reset, 5);
 	keepalive_expect(back, 7);
-	assert_int_equal(keepalive_dead(back), 5);
+	assert_int_equal(keepalive_signs(back).reset, 5);
 	keepalive_close(there);
 	keepalive_close(back);
-	keepalive_hush(ear);
-	keepalive_hush(other);
+	keepalive_sock_close(sock);
+	keepalive_sock_close(other);
 }
 
 /* It cannot be asked, and has ended: its id tells on its own host */
@@ -171,20 +171,20 @@ static void test_ended(void **state)
 	/* of another PID namespace, where the id is another process's */
 	far = keepalive_open(NULL, (uint32_t) child, 0, NULL, 0, true, false);
 	alive = keepalive_open(NULL, (uint32_t) getpid(), 0, NULL, 0, true, true);
-	assert_true(keepalive_gone(near));
-	assert_false(keepalive_gone(far));
-	assert_false(keepalive_gone(alive));
+	assert_true(keepalive_signs(near).gone);
+	assert_false(keepalive_signs(far).gone);
+	assert_false(keepalive_signs(alive).gone);
 	keepalive_close(near);
 	keepalive_close(far);
 	keepalive_close(alive);
-	assert_false(keepalive_gone(NULL));
+	assert_false(keepalive_signs(NULL).gone);
 }
 
 /* A child lives, and has had the descriptors: the port is closed when its parent closes it all the same. */
 static void test_child(void **state)
 {
-	struct keepalive_ear *ear = listen_at("127.0.0.1"), *other = listen_at("127.0.0.1");
-	struct keepalive *keepalive = open_at(other, "127.0.0.1", keepalive_port(ear));
+	struct keepalive_sock *sock = listen_at("127.0.0.1"), *other = listen_at("127.0.0.1");
+	struct keepalive *keepalive = open_at(other, "127.0.0.1", keepalive_port(sock));
 	int fd[2], status;
 	pid_t child;
 	char end;
@@ -198,20 +198,20 @@ static void test_child(void **state)
 		_exit(read(fd[0], &end, 1) ? 1 : 0);
 	}
 	close(fd[0]);
-	keepalive_hush(ear);
+	keepalive_sock_close(sock);
 	miss(keepalive);
 	close(fd[1]);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
 	keepalive_close(keepalive);
-	keepalive_hush(other);
+	keepalive_sock_close(other);
 }
 
-/* A child has ears of its own, though its parent's thread was at work */
+/* A child has sockets of its own, though its parent's thread was at work */
 static void test_child_listens(void **state)
 {
-	struct keepalive_ear *ear = listen_at("127.0.0.1");
-	struct keepalive *keepalive = open_at(ear, "127.0.0.1", keepalive_port(ear));
+	struct keepalive_sock *sock = listen_at("127.0.0.1");
+	struct keepalive *keepalive = open_at(sock, "127.0.0.1", keepalive_port(sock));
 	int status;
 	pid_t child;
 
@@ -220,11 +220,11 @@ static void test_child_listens(void **state)
 		child = fork();
 		assert_true(child >= 0);
 		if (!child) {
-			ear = listen_at("127.0.0.1");
-			keepalive = open_at(ear, "127.0.0.1", keepalive_port(ear));
+			sock = listen_at("127.0.0.1");
+			keepalive = open_at(sock, "127.0.0.1", keepalive_port(sock));
 			hear(keepalive);
 			keepalive_close(keepalive);
-			keepalive_hush(ear);
+			keepalive_sock_close(sock);
 			_exit(0);
 		}
 		assert_int_equal(waitpid(child, &status, 0), child);
@@ -232,7 +232,7 @@ static void test_child_listens(void **state)
 	}
 	hear(keepalive);
 	keepalive_close(keepalive);
-	keepalive_hush(ear);
+	keepalive_sock_close(sock);
 }
 
 struct stranger {
@@ -256,19 +256,19 @@ static void *flood(void *arg)
 /* One look ends, whatever comes meanwhile; and so does a close */
 static void test_flood(void **state)
 {
-	struct keepalive_ear *ear = listen_at("127.0.0.1"), *other;
+	struct keepalive_sock *sock = listen_at("127.0.0.1"), *other;
 	struct stranger stranger = {.at = name_of("127.0.0.1")};
 	pthread_t thread;
 
-	stranger.at.sin_port = htons(keepalive_port(ear));
+	stranger.at.sin_port = htons(keepalive_port(sock));
 	assert_int_equal(pthread_create(&thread, NULL, flood, &stranger), 0);
 	alarm(LIMIT);
 	for (int i = 0; i < 300; i++) {
 		keepalive_drain();
 		other = listen_at("127.0.0.1");
-		keepalive_hush(other);
+		keepalive_sock_close(other);
 	}
-	keepalive_hush(ear);
+	keepalive_sock_close(sock);
 	alarm(0);
 	atomic_store(&stranger.stop, true);
 	assert_int_equal(pthread_join(thread, NULL), 0);

@@ -440,15 +440,15 @@ static void store(uint8_t *msg, const char *name, uint64_t value)
 static void test_datagram(void **state)
 {
 	struct sockaddr_in name = {.sin_family = AF_INET};
-	struct keepalive_ear *ear;
+	struct keepalive_sock *sock;
 	uint8_t msg[64] = {0};
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
 	assert_true(fd >= 0);
 	name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	ear = keepalive_listen(PROCESS, &name, sizeof name);
-	assert_non_null(ear);
-	name.sin_port = htons(keepalive_port(ear));
+	sock = keepalive_listen(PROCESS, &name, sizeof name);
+	assert_non_null(sock);
+	name.sin_port = htons(keepalive_port(sock));
 	store(msg, "magic", meant("Datagram", "magic"));
 	store(msg, "kind", 1);
 	store(msg, "process", PROCESS);
@@ -464,7 +464,7 @@ static void test_datagram(void **state)
 	assert_int_equal(load(msg + at("Datagram", "nonce"), 8), PATTERN);
 	assert_int_equal(count_rows("Datagram"), 4);
 	close(fd);
-	keepalive_hush(ear);
+	keepalive_sock_close(sock);
 }
 
 int main(int argc, char **argv)

@@ -296,7 +296,7 @@ bool hello_deserted(struct xfer_peer *peer)
 	hello_facts_wait(peer);
 	if (!(peer->facts & HELLO_LOST))
 		return false;
-	if (keepalive_gone(peer->life.keepalive))
+	if (keepalive_signs(peer->life.keepalive).gone)
 		return peer->waited >= HELLO_DESERTED;
 	/* not more often than it is watched */
 	if (peer->waited >= peer->life.asked + HELLO_REPEAT) {
@@ -349,12 +349,6 @@ static int hello_lost_once(struct xfer_peer *peer)
 	return status;
 }
 
-/* Who has not answered may compute: is it more than that? */
-static bool hello_hopeless(const struct xfer_peer *peer)
-{
-	return peer->facts & HELLO_OTHER || conf_overdue(peer->waited);
-}
-
 int hello_ready(struct xfer_ep *ep, fi_addr_t addr)
 {
 	struct xfer_peer *peer = xfer_peer_get(ep, addr);
@@ -377,7 +371,9 @@ int hello_ready(struct xfer_ep *ep, fi_addr_t addr)
 		ret = hello_lost_once(peer);
 		if (ret)
 			return ret;
-		return hello_hopeless(peer) ? -FI_EOPNOTSUPP : -FI_EAGAIN;
+		/* who has not answered may compute */
+		return peer->facts & HELLO_OTHER || conf_overdue(peer->waited) ? -FI_EOPNOTSUPP
+									       : -FI_EAGAIN;
 	default:
 		return -FI_EAGAIN;
 	}
@@ -524,7 +520,7 @@ static void hello_asked(struct xfer_ep *ep, const struct wire_msg *msg)
 
 	hello_trial(ep, true);
 	/* a datagram may have said that we are lost there. If that is seen later, this token is refused in the end */
-	if (peer && xfer_peer_buried(peer))
+	if (peer && xfer_peer_reset_heard(peer))
 		xfer_peer_lose(peer, -FI_ECONNRESET);
 	/* who is known there, and asks in doubt, does not know that it was lost */
 	answer = hello_msg(ep, WIRE_ANSWERS, P2P_MAX(hello_epoch(peer, msg), msg->epoch));

@@ -35,7 +35,7 @@ bool hello_doubts(const struct xfer_peer *peer)
 	const struct xfer_life *life = &peer->life;
 
 	xfer_assert_locked(peer->ep->xfer);
-	return !keepalive_answers(life->keepalive) &&
+	return !keepalive_signs(life->keepalive).answers &&
 	       (!(peer->ep->quirks & QUIRK_DIRECTED) || life->probes <= HELLO_DOUBTS);
 }
 

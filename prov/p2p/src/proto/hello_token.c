@@ -55,7 +55,7 @@ void hello_token_say(const struct xfer_peer *peer, uint64_t grant, uint64_t toke
 		ctrl_answer(via, to, &msg, HELLO_TOKEN_TIME);
 }
 
-void hello_token_bury(const struct xfer_peer *peer)
+void hello_token_say_again(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
 	if (peer->epoch && !peer->open && !xfer_peer_one_way(peer))

@@ -22,7 +22,7 @@ void hello_token_say(const struct xfer_peer *peer, uint64_t grant, uint64_t toke
 		     struct xfer_channel *via, fi_addr_t to);
 
 /* Tells a peer that is lost so by its endpoint itself: what goes beside it does not get there */
-void hello_token_bury(const struct xfer_peer *peer);
+void hello_token_say_again(const struct xfer_peer *peer);
 
 /* This end is told that a token which it bears is lost (wire_resets()): so is the peer that has given it */
 void hello_token_reset(struct xfer_ep *ep, const struct wire_msg *msg);

@@ -37,7 +37,7 @@ static int proto_ep_init(struct xfer_ep *ep)
 
 static void proto_ep_fini(struct xfer_ep *ep)
 {
-	keepalive_hush(ep->proto->keepalive);
+	keepalive_sock_close(ep->proto->keepalive);
 	free(ep->proto);
 }
 

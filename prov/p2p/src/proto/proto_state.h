@@ -68,7 +68,7 @@ struct proto_ep {
 	bool closes;
 	bool stale;
 	unsigned int stale_count[2];
-	struct keepalive_ear *keepalive;
+	struct keepalive_sock *keepalive;
 	bool keepalive_tried;
 	bool follows;
 	unsigned int trial;

@@ -131,7 +131,7 @@ static void rndv_keep_no_more(struct xfer_req *req)
 /* Does the peer know better by now, or has its process ended (watch.h), so that another one may be there? */
 static bool rndv_kept_enough(const struct xfer_peer *peer)
 {
-	return peer->open ? xfer_peer_spoke(peer) : keepalive_gone(peer->life.keepalive);
+	return peer->open ? xfer_peer_spoke(peer) : keepalive_signs(peer->life.keepalive).gone;
 }
 
 /* Looks whether slots that were kept for peers may be used otherwise */
@@ -153,7 +153,7 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 	struct xfer_arrival *arrival, *next_arrival;
 	struct xfer *xfer = peer->ep->xfer;
 	struct xfer_req *req, *next, *receive;
-	const bool may_read = status == -FI_ETIMEDOUT || xfer_peer_buried(peer);
+	const bool may_read = status == -FI_ETIMEDOUT || xfer_peer_reset_heard(peer);
 	bool held;
 
 	peer->ep->proto->stale = true;

@@ -84,17 +84,14 @@ static unsigned int watch_interval(const struct xfer_life *life)
 	return P2P_MIN(WATCH_ASK << P2P_MIN(life->asks, WATCH_PATIENCE), most);
 }
 
-/* Asks a peer's process for a sign of life when it is time, and takes in what it has answered. */
-static void watch_ask(struct xfer_life *life, unsigned int passed)
+/* Takes in a peer's @signs of life, and asks its process for another one when it is time. */
+static void watch_ask(struct xfer_life *life, struct keepalive_signs signs, unsigned int passed)
 {
-	const unsigned int answers = keepalive_answers(life->keepalive);
-
 	life->quiet += passed;
-	if (keepalive_gone(life->keepalive))
-		life->gone += passed;
-	if (answers != life->answers)
+	life->gone += signs.gone ? passed : 0;
+	if (signs.answers != life->answers)
 		life->silent = life->unheard = 0;
-	life->answers = answers;
+	life->answers = signs.answers;
 	if (life->quiet - life->asked < watch_interval(life))
 		return;
 	life->asked = life->quiet;
@@ -131,7 +128,7 @@ static bool watch_unanswered(const struct xfer_life *life)
 		return false;
 	/* the thread may have had no time for an answer that is here */
 	keepalive_drain();
-	return keepalive_answers(life->keepalive) == life->answers;
+	return keepalive_signs(life->keepalive).answers == life->answers;
 }
 
 /*
@@ -140,10 +137,12 @@ static bool watch_unanswered(const struct xfer_life *life)
  */
 static int watch_lost(struct xfer_peer *peer, unsigned int passed)
 {
+	const struct keepalive_signs signs = keepalive_signs(peer->life.keepalive);
+
 	if (!peer->epoch)
 		return 0;
-	watch_ask(&peer->life, passed);
-	if (!keepalive_gone(peer->life.keepalive))
+	watch_ask(&peer->life, signs, passed);
+	if (!signs.gone)
 		return 0;
 	if (peer->state == XFER_PEER_GREETED)
 		return hello_deserted(peer) ? -FI_ECONNRESET : 0;
@@ -154,12 +153,13 @@ static int watch_lost(struct xfer_peer *peer, unsigned int passed)
 static int watch_peer(struct xfer_peer *peer, unsigned int passed)
 {
 	struct xfer_life *life = &peer->life;
+	const struct keepalive_signs signs = keepalive_signs(life->keepalive);
 	int status = 0;
 
-	if (xfer_peer_buried(peer))
+	if (xfer_peer_reset(peer, signs.reset))
 		return -FI_ECONNRESET;
 	life->silent += passed;
-	watch_ask(life, passed);
+	watch_ask(life, signs, passed);
 	watch_probe(peer);
 	if (life->gone >= WATCH_LAST)
 		status = -FI_ECONNRESET;
@@ -311,7 +311,7 @@ static void watch_unsent(struct xfer_channel *channel, fi_addr_t addr, int statu
 	HASH_ITER(hh, channel->ep->peers, peer, next) {
 		if ((channel != &peer->ep->front || addr != peer->addr) &&
 		    xfer_peer_at(peer, channel, addr))
-			hello_token_bury(peer);
+			hello_token_say_again(peer);
 	}
 }
 

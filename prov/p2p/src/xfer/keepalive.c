@@ -29,7 +29,7 @@
 
 #define KEEPALIVE_MAGIC 0x7032704bu /* "p2pK" */
 
-enum { KEEPALIVE_ASKS = 1, KEEPALIVE_ANSWERS, KEEPALIVE_BURIES };
+enum { KEEPALIVE_ASKS = 1, KEEPALIVE_ANSWERS, KEEPALIVE_RESETS };
 
 /*
  * In one look, so many sockets are read, and so much is taken from each: more may come meanwhile. To drain a socket is to
@@ -49,34 +49,34 @@ struct keepalive_msg {
 
 /**
  * struct keepalive - an endpoint of another process.
- * @ear:	the endpoint of ours that asks; NULL: it cannot be asked
+ * @sock:	the endpoint of ours that asks; NULL: it cannot be asked
  * @here:	its process has the same id in this namespace
  * @nonce:	the number that its answers repeat
  * @at:		an IPv4 address is mapped: ::ffff:a.b.c.d
- * @token:	it bears this one in its messages; @dead: it has said so of this one
- * @answers, @refused, @dead: whoever takes in datagrams writes them
+ * @token:	it bears this one in its messages; @reset: it has said that this one is dead
+ * @answers, @refused, @reset: whoever takes in datagrams writes them
  */
 struct keepalive {
-	const struct keepalive_ear *ear;
+	const struct keepalive_sock *sock;
 	bool here;
 	uint64_t nonce;
 	uint64_t process;
 	struct sockaddr_in6 at;
 	uint64_t token;
-	uint64_t dead;
+	uint64_t reset;
 	unsigned int answers;
 	bool refused;
 	UT_hash_handle hh;
 };
 
 /**
- * struct keepalive_ear - the socket of one endpoint.
- * @number:	no other one of the process has it, or has had it: events name the ear by it
+ * struct keepalive_sock - the socket of one endpoint.
+ * @number:	no other one of the process has it, or has had it: events name the socket by it
  * @users:	who may use @fd: its owner, and whoever takes in what has come
  * @family:	AF_INET6, which serves both kinds of IP, or AF_INET
  * @process:	our number
  */
-struct keepalive_ear {
+struct keepalive_sock {
 	uint64_t number;
 	unsigned int users;
 	int fd;
@@ -89,7 +89,7 @@ struct keepalive_ear {
 
 /**
  * struct keepalive_service - this process's thread.
- * @users:	ears, and whoever takes in what has come; the last one ends it
+ * @users:	sockets, and whoever takes in what has come; the last one ends it
  * @set:	an epoll instance: what the thread looks at
  * @stop:	an eventfd, in @set as number 0: the thread is to end
  * @reads:	held while what has come is taken from a socket, and until it is noted: so who finds nothing there knows
@@ -105,19 +105,19 @@ struct keepalive_service {
 
 /* PROCESS_TABLES guards them, and the counts of users. Nobody holds it over a call of the system. */
 static struct keepalive_service *keepalive_service;
-static struct keepalive_ear *keepalive_ears;
+static struct keepalive_sock *keepalive_socks;
 static struct keepalive *keepalive_asked;
 
 /* ---- datagrams ---- */
 
 /* An address in the form that the socket wants. Returns its length */
-static socklen_t keepalive_form(const struct keepalive_ear *ear, const struct sockaddr_in6 *at,
-				struct sockaddr_in6 *form)
+static socklen_t keepalive_form(const struct keepalive_sock *sock,
+				const struct sockaddr_in6 *at, struct sockaddr_in6 *form)
 {
 	struct sockaddr_in at4 = {.sin_family = AF_INET, .sin_port = at->sin6_port};
 
 	*form = *at;
-	if (ear->family == AF_INET6)
+	if (sock->family == AF_INET6)
 		return sizeof *form;
 	if (at->sin6_family == AF_INET6) {
 		memcpy(&at4.sin_addr, at->sin6_addr.s6_addr + 12, sizeof at4.sin_addr);
@@ -127,14 +127,14 @@ static socklen_t keepalive_form(const struct keepalive_ear *ear, const struct so
 }
 
 /* The first call may tell the error of an earlier question */
-static void keepalive_send_to(const struct keepalive_ear *ear, const struct keepalive_msg *msg,
-			      const struct sockaddr_in6 *at)
+static void keepalive_send_to(const struct keepalive_sock *sock,
+			      const struct keepalive_msg *msg, const struct sockaddr_in6 *at)
 {
 	struct sockaddr_in6 form;
-	const socklen_t len = keepalive_form(ear, at, &form);
+	const socklen_t len = keepalive_form(sock, at, &form);
 	int tries = 2;
 
-	while (tries-- && sendto(ear->fd, msg, sizeof *msg, MSG_DONTWAIT,
+	while (tries-- && sendto(sock->fd, msg, sizeof *msg, MSG_DONTWAIT,
 				 (const struct sockaddr *) &form, len) < 0)
 		;
 }
@@ -163,28 +163,28 @@ static void keepalive_told(uint64_t nonce, bool refused)
 }
 
 /* Whoever bears it says that it is dead. That is rare, so all are looked through */
-static void keepalive_told_dead(uint64_t token)
+static void keepalive_told_reset(uint64_t token)
 {
 	struct keepalive *keepalive, *next;
 
 	process_lock(PROCESS_TABLES);
 	HASH_ITER(hh, keepalive_asked, keepalive, next) {
 		if (__atomic_load_n(&keepalive->token, __ATOMIC_RELAXED) == token)
-			__atomic_store_n(&keepalive->dead, token, __ATOMIC_RELAXED);
+			__atomic_store_n(&keepalive->reset, token, __ATOMIC_RELAXED);
 	}
 	process_unlock(PROCESS_TABLES);
 }
 
-static void keepalive_hear(const struct keepalive_ear *ear, struct keepalive_msg *msg,
+static void keepalive_hear(const struct keepalive_sock *sock, struct keepalive_msg *msg,
 			   const struct sockaddr_in6 *from)
 {
-	const bool ours = le64toh(msg->process) == ear->process;
+	const bool ours = le64toh(msg->process) == sock->process;
 
 	if (msg->kind == KEEPALIVE_ASKS && ours) {
 		msg->kind = htole32(KEEPALIVE_ANSWERS);
-		keepalive_send_to(ear, msg, from);
-	} else if (msg->kind == KEEPALIVE_BURIES && ours) {
-		keepalive_told_dead(le64toh(msg->nonce));
+		keepalive_send_to(sock, msg, from);
+	} else if (msg->kind == KEEPALIVE_RESETS && ours) {
+		keepalive_told_reset(le64toh(msg->nonce));
 	} else if (msg->kind == KEEPALIVE_ANSWERS) {
 		keepalive_told(msg->nonce, false);
 	}
@@ -207,7 +207,7 @@ static void keepalive_hear_error(const struct msghdr *head, const struct keepali
 }
 
 /* False: there is nothing to receive now */
-static bool keepalive_receive(const struct keepalive_ear *ear, int flags)
+static bool keepalive_receive(const struct keepalive_sock *sock, int flags)
 {
 	uint64_t room[64], control[64];
 	struct iovec iov = {room, sizeof room};
@@ -221,7 +221,7 @@ static bool keepalive_receive(const struct keepalive_ear *ear, int flags)
 		.msg_controllen = sizeof control,
 	};
 	struct keepalive_msg msg;
-	ssize_t len = recvmsg(ear->fd, &head, flags | MSG_DONTWAIT);
+	ssize_t len = recvmsg(sock->fd, &head, flags | MSG_DONTWAIT);
 
 	if (len < 0)
 		/* an error of what was sent is told here, too */
@@ -231,54 +231,54 @@ static bool keepalive_receive(const struct keepalive_ear *ear, int flags)
 	if (flags & MSG_ERRQUEUE)
 		keepalive_hear_error(&head, &msg);
 	else
-		keepalive_hear(ear, &msg, &from);
+		keepalive_hear(sock, &msg, &from);
 	return true;
 }
 
 /* What has come to a socket, but not without end: @most datagrams */
-static void keepalive_take(const struct keepalive_ear *ear, int most)
+static void keepalive_take(const struct keepalive_sock *sock, int most)
 {
 	for (int i = 0; i < most; i++) {
-		if (!keepalive_receive(ear, MSG_ERRQUEUE) && !keepalive_receive(ear, 0))
+		if (!keepalive_receive(sock, MSG_ERRQUEUE) && !keepalive_receive(sock, 0))
 			break;
 	}
 }
 
 /* ---- who uses what ---- */
 
-/* The ear that an event names, for use; NULL: it has been closed meanwhile */
-static struct keepalive_ear *keepalive_ear_get(uint64_t number)
+/* The socket that an event names, for use; NULL: it has been closed meanwhile */
+static struct keepalive_sock *keepalive_sock_get(uint64_t number)
 {
-	struct keepalive_ear *ear;
+	struct keepalive_sock *sock;
 
 	process_lock(PROCESS_TABLES);
-	HASH_FIND(hh, keepalive_ears, &number, sizeof number, ear);
-	if (ear)
-		ear->users++;
+	HASH_FIND(hh, keepalive_socks, &number, sizeof number, sock);
+	if (sock)
+		sock->users++;
 	process_unlock(PROCESS_TABLES);
-	return ear;
+	return sock;
 }
 
 /* Only the last user closes the socket: so nobody reads from what has its number afterwards. */
-static void keepalive_ear_put(struct keepalive_ear *ear)
+static void keepalive_sock_put(struct keepalive_sock *sock)
 {
 	bool last;
 
 	process_lock(PROCESS_TABLES);
-	last = !--ear->users;
+	last = !--sock->users;
 	process_unlock(PROCESS_TABLES);
 	if (!last)
 		return;
-	if (ear->fd >= 0)
-		close(ear->fd);
-	free(ear);
+	if (sock->fd >= 0)
+		close(sock->fd);
+	free(sock);
 }
 
 /* Takes what has come, @most from each socket. How many had something; negative: the thread is to end */
 static int keepalive_look(const struct keepalive_service *service, int most)
 {
 	struct epoll_event ready[KEEPALIVE_READY];
-	struct keepalive_ear *ear;
+	struct keepalive_sock *sock;
 	bool on = true;
 	int count = epoll_wait(service->set, ready, KEEPALIVE_READY, 0);
 
@@ -287,11 +287,11 @@ static int keepalive_look(const struct keepalive_service *service, int most)
 			on = false;
 			continue;
 		}
-		ear = keepalive_ear_get(ready[i].data.u64);
-		if (!ear)
+		sock = keepalive_sock_get(ready[i].data.u64);
+		if (!sock)
 			continue;
-		keepalive_take(ear, most);
-		keepalive_ear_put(ear);
+		keepalive_take(sock, most);
+		keepalive_sock_put(sock);
 	}
 	return on ? count : -FI_ESHUTDOWN;
 }
@@ -414,18 +414,18 @@ static struct keepalive_service *keepalive_service_start(void)
  */
 static void keepalive_forget(void)
 {
-	struct keepalive_ear *ear, *next;
+	struct keepalive_sock *sock, *next;
 
-	HASH_ITER(hh, keepalive_ears, ear, next) {
-		if (ear->fd >= 0)
-			close(ear->fd);
-		ear->fd = -1;
+	HASH_ITER(hh, keepalive_socks, sock, next) {
+		if (sock->fd >= 0)
+			close(sock->fd);
+		sock->fd = -1;
 	}
 	if (keepalive_service) {
 		close(keepalive_service->stop);
 		close(keepalive_service->set);
 	}
-	keepalive_ears = NULL;
+	keepalive_socks = NULL;
 	keepalive_asked = NULL;
 	keepalive_service = NULL;
 }
@@ -459,19 +459,19 @@ static bool keepalive_host(struct sockaddr_in6 *at, const void *name, size_t len
 }
 
 /* IPv6 serves IPv4, too. 0 or -1, with errno */
-static int keepalive_set_options(const struct keepalive_ear *ear)
+static int keepalive_set_options(const struct keepalive_sock *sock)
 {
 	const int off = 0, on = 1;
 
-	if (ear->family == AF_INET6 &&
-	    (setsockopt(ear->fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) ||
-	     setsockopt(ear->fd, IPPROTO_IPV6, IPV6_RECVERR, &on, sizeof on)))
+	if (sock->family == AF_INET6 &&
+	    (setsockopt(sock->fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) ||
+	     setsockopt(sock->fd, IPPROTO_IPV6, IPV6_RECVERR, &on, sizeof on)))
 		return -1;
-	return setsockopt(ear->fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on);
+	return setsockopt(sock->fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on);
 }
 
 /* At the endpoint's own address, be it the wildcard. 0 or a negative error */
-static int keepalive_ear_bind(struct keepalive_ear *ear, const void *name, size_t name_len)
+static int keepalive_sock_bind(struct keepalive_sock *sock, const void *name, size_t name_len)
 {
 	struct sockaddr_in6 at, form;
 	socklen_t len;
@@ -479,104 +479,104 @@ static int keepalive_ear_bind(struct keepalive_ear *ear, const void *name, size_
 	if (!keepalive_host(&at, name, name_len, true))
 		return -FI_EADDRNOTAVAIL;
 	at.sin6_port = 0;
-	len = keepalive_form(ear, &at, &form);
-	if (keepalive_set_options(ear) || bind(ear->fd, (struct sockaddr *) &form, len) ||
-	    getsockname(ear->fd, (struct sockaddr *) &form, &len))
+	len = keepalive_form(sock, &at, &form);
+	if (keepalive_set_options(sock) || bind(sock->fd, (struct sockaddr *) &form, len) ||
+	    getsockname(sock->fd, (struct sockaddr *) &form, &len))
 		return -errno;
 	/* at one place for both kinds of IP */
-	ear->port = ntohs(form.sin6_port);
-	return keepalive_watch(ear->service, ear->fd, ear->number);
+	sock->port = ntohs(form.sin6_port);
+	return keepalive_watch(sock->service, sock->fd, sock->number);
 }
 
 /* In the table before it is bound: a child that another thread makes closes its copy. False: no memory */
-static bool keepalive_ear_list(struct keepalive_ear *ear)
+static bool keepalive_sock_list(struct keepalive_sock *sock)
 {
 	static uint64_t count;
 
 	process_lock(PROCESS_TABLES);
-	ear->number = ++count;
-	HASH_ADD(hh, keepalive_ears, number, sizeof ear->number, ear);
+	sock->number = ++count;
+	HASH_ADD(hh, keepalive_socks, number, sizeof sock->number, sock);
 	process_unlock(PROCESS_TABLES);
-	return ear->hh.tbl;
+	return sock->hh.tbl;
 }
 
-static void keepalive_ear_close(struct keepalive_ear *ear)
+static void keepalive_sock_end(struct keepalive_sock *sock)
 {
-	struct keepalive_service *service = ear->service;
+	struct keepalive_service *service = sock->service;
 
 	process_lock(PROCESS_TABLES);
-	if (ear->hh.tbl)
-		HASH_DELETE(hh, keepalive_ears, ear);
+	if (sock->hh.tbl)
+		HASH_DELETE(hh, keepalive_socks, sock);
 	process_unlock(PROCESS_TABLES);
 	/* whoever else uses it lets go of it soon, but the port is not to be read from any more */
-	if (service && ear->fd >= 0)
-		epoll_ctl(service->set, EPOLL_CTL_DEL, ear->fd, NULL);
-	keepalive_ear_put(ear);
+	if (service && sock->fd >= 0)
+		epoll_ctl(service->set, EPOLL_CTL_DEL, sock->fd, NULL);
+	keepalive_sock_put(sock);
 	if (service)
 		keepalive_service_put(service);
 }
 
-static int keepalive_ear_open(struct keepalive_ear *ear, const void *name, size_t len)
+static int keepalive_sock_open(struct keepalive_sock *sock, const void *name, size_t len)
 {
 	int ret = room_spare(1);
 
 	if (ret)
 		return ret;
 	process_forget(keepalive_forget);
-	ear->service = keepalive_service_start();
-	if (!ear->service)
+	sock->service = keepalive_service_start();
+	if (!sock->service)
 		return -FI_EAGAIN;
-	ear->family = AF_INET6;
-	ear->fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (ear->fd < 0 && errno == EAFNOSUPPORT) {
-		ear->family = AF_INET;
-		ear->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	sock->family = AF_INET6;
+	sock->fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (sock->fd < 0 && errno == EAFNOSUPPORT) {
+		sock->family = AF_INET;
+		sock->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	}
-	if (ear->fd < 0)
+	if (sock->fd < 0)
 		return -errno;
-	return keepalive_ear_list(ear) ? keepalive_ear_bind(ear, name, len) : -FI_ENOMEM;
+	return keepalive_sock_list(sock) ? keepalive_sock_bind(sock, name, len) : -FI_ENOMEM;
 }
 
-struct keepalive_ear *keepalive_listen(uint64_t process, const void *name, size_t len)
+struct keepalive_sock *keepalive_listen(uint64_t process, const void *name, size_t len)
 {
-	struct keepalive_ear *ear = calloc(1, sizeof *ear);
+	struct keepalive_sock *sock = calloc(1, sizeof *sock);
 	int ret = -FI_ENOMEM;
 
-	if (ear) {
-		ear->users = 1;
-		ear->fd = -1;
-		ear->process = process;
-		ret = keepalive_ear_open(ear, name, len);
+	if (sock) {
+		sock->users = 1;
+		sock->fd = -1;
+		sock->process = process;
+		ret = keepalive_sock_open(sock, name, len);
 	}
 	if (!ret)
-		return ear;
+		return sock;
 	P2P_WARN("an endpoint gives no signs of life, and asks for none (%s): peers do not see "
 		 "when it is closed\n",
 		 fi_strerror(-ret));
-	if (ear)
-		keepalive_ear_close(ear);
+	if (sock)
+		keepalive_sock_end(sock);
 	return NULL;
 }
 
-uint16_t keepalive_port(const struct keepalive_ear *ear)
+uint16_t keepalive_port(const struct keepalive_sock *sock)
 {
-	return ear ? ear->port : 0;
+	return sock ? sock->port : 0;
 }
 
-void keepalive_hush(struct keepalive_ear *ear)
+void keepalive_sock_close(struct keepalive_sock *sock)
 {
-	if (!ear)
+	if (!sock)
 		return;
 	/* who has never had an answer does not believe that nobody is there */
-	pthread_mutex_lock(&ear->service->reads);
-	keepalive_take(ear, KEEPALIVE_ALL);
-	pthread_mutex_unlock(&ear->service->reads);
-	keepalive_ear_close(ear);
+	pthread_mutex_lock(&sock->service->reads);
+	keepalive_take(sock, KEEPALIVE_ALL);
+	pthread_mutex_unlock(&sock->service->reads);
+	keepalive_sock_end(sock);
 }
 
 /* ---- who is asked ---- */
 
-struct keepalive *keepalive_open(const struct keepalive_ear *ear, uint64_t process,
+struct keepalive *keepalive_open(const struct keepalive_sock *sock, uint64_t process,
 				 uint16_t port, const void *name, size_t len, bool near,
 				 bool here)
 {
@@ -587,7 +587,7 @@ struct keepalive *keepalive_open(const struct keepalive_ear *ear, uint64_t proce
 		return NULL;
 	}
 	if (port && keepalive_host(&keepalive->at, name, len, near))
-		keepalive->ear = ear;
+		keepalive->sock = sock;
 	keepalive->at.sin6_port = htons(port);
 	keepalive->here = here;
 	keepalive->process = process;
@@ -619,8 +619,8 @@ static void keepalive_send(const struct keepalive *keepalive, uint32_t kind, uin
 		.nonce = nonce,
 	};
 
-	if (keepalive->ear)
-		keepalive_send_to(keepalive->ear, &msg, &keepalive->at);
+	if (keepalive->sock)
+		keepalive_send_to(keepalive->sock, &msg, &keepalive->at);
 }
 
 void keepalive_ask(struct keepalive *keepalive)
@@ -629,10 +629,10 @@ void keepalive_ask(struct keepalive *keepalive)
 		keepalive_send(keepalive, KEEPALIVE_ASKS, keepalive->nonce);
 }
 
-void keepalive_bury(struct keepalive *keepalive, uint64_t token)
+void keepalive_reset(struct keepalive *keepalive, uint64_t token)
 {
 	if (keepalive)
-		keepalive_send(keepalive, KEEPALIVE_BURIES, htole64(token));
+		keepalive_send(keepalive, KEEPALIVE_RESETS, htole64(token));
 }
 
 void keepalive_drain(void)
@@ -656,20 +656,17 @@ void keepalive_expect(struct keepalive *keepalive, uint64_t token)
 		__atomic_store_n(&keepalive->token, token, __ATOMIC_RELAXED);
 }
 
-uint64_t keepalive_dead(const struct keepalive *keepalive)
+struct keepalive_signs keepalive_signs(const struct keepalive *keepalive)
 {
-	return keepalive ? __atomic_load_n(&keepalive->dead, __ATOMIC_RELAXED) : 0;
-}
+	struct keepalive_signs signs = {.answers = 0};
 
-unsigned int keepalive_answers(const struct keepalive *keepalive)
-{
-	return keepalive ? __atomic_load_n(&keepalive->answers, __ATOMIC_RELAXED) : 0;
-}
-
-bool keepalive_gone(const struct keepalive *keepalive)
-{
-	if (keepalive_answers(keepalive))
-		return __atomic_load_n(&keepalive->refused, __ATOMIC_RELAXED);
-	return keepalive && keepalive->here &&
-	       process_ended((pid_t) (uint32_t) keepalive->process);
+	if (!keepalive)
+		return signs;
+	signs.reset = __atomic_load_n(&keepalive->reset, __ATOMIC_RELAXED);
+	signs.answers = __atomic_load_n(&keepalive->answers, __ATOMIC_RELAXED);
+	if (signs.answers)
+		signs.gone = __atomic_load_n(&keepalive->refused, __ATOMIC_RELAXED);
+	else if (keepalive->here)
+		signs.gone = process_ended((pid_t) (uint32_t) keepalive->process);
+	return signs;
 }

@@ -12,10 +12,10 @@
  * A process also tells a peer that it has lost it, and which token is dead (peer.h). The peer may have been stopped, and may
  * go on to copy from memory that is another message's by then. Within a host such a word is there as soon as it is sent.
  *
- * Each endpoint has a socket of its own for as long as it is open, an *ear*, at the address that the endpoint itself
- * has. It asks from there, and peers ask there and nowhere else: at another address of the host nobody has the port,
- * though the endpoint lives. If it is closed, or its process is gone, its host says that nobody has the port. That
- * counts only for a peer that has answered before: a firewall may say the same.
+ * Each open endpoint has a socket of its own, at the address that the endpoint itself has. It asks from there, and peers
+ * ask there and nowhere else: at another address of the host nobody has the port, though the endpoint lives. If it is
+ * closed, or its process is gone, its host says that nobody has the port. That counts only for a peer that has answered
+ * before: a firewall may say the same.
  *
  * Datagrams come from anybody. One look takes in a few hundred of each socket at most. Only other looks wait meanwhile.
  */
@@ -27,27 +27,27 @@
 #include <stdint.h>
 
 /* The socket of one endpoint. NULL, wherever it is an argument: the endpoint has none */
-struct keepalive_ear;
+struct keepalive_sock;
 
 /*
  * From now on this process, whose number is @process, answers for the endpoint whose address is @name. NULL: it
- * does not (logged). The first ear starts the thread, and the last one's keepalive_hush() ends it.
+ * does not (logged). The first socket starts the thread, and the last one's keepalive_sock_close() ends it.
  */
-struct keepalive_ear *keepalive_listen(uint64_t process, const void *name, size_t len);
-void keepalive_hush(struct keepalive_ear *ear);
+struct keepalive_sock *keepalive_listen(uint64_t process, const void *name, size_t len);
+void keepalive_sock_close(struct keepalive_sock *sock);
 
 /* The port at which peers may ask; 0: there is none */
-uint16_t keepalive_port(const struct keepalive_ear *ear);
+uint16_t keepalive_port(const struct keepalive_sock *sock);
 
 /* An endpoint of another process. NULL, wherever it is an argument: nothing is known of it */
 struct keepalive;
 
 /*
  * @process answers at @port for the endpoint whose address is @name; an IP address tells the host. @near: it is on this
- * one; @here: in this PID namespace, too. It is asked from @ear, which is closed after it. Without @ear, @port or an address
- * nobody asks it. NULL: no memory. Threads: any
+ * one; @here: in this PID namespace, too. It is asked from @sock, which is closed after it. Without @sock, @port or an
+ * address nobody asks it. NULL: no memory. Threads: any
  */
-struct keepalive *keepalive_open(const struct keepalive_ear *ear, uint64_t process,
+struct keepalive *keepalive_open(const struct keepalive_sock *sock, uint64_t process,
 				 uint16_t port, const void *name, size_t len, bool near,
 				 bool here);
 void keepalive_close(struct keepalive *keepalive);
@@ -55,21 +55,27 @@ void keepalive_close(struct keepalive *keepalive);
 /* Asks it. That may be lost. */
 void keepalive_ask(struct keepalive *keepalive);
 
-/* Returns how often a peer's process has answered. */
-unsigned int keepalive_answers(const struct keepalive *keepalive);
-/*
- * Tells whether a peer's process has ended, or closed the endpoint, as its host says. If it has never
- * answered, that is known of processes of this PID namespace alone, which have an id here.
+/**
+ * struct keepalive_signs - what has become known of an endpoint of another process.
+ * @answers:	how often its process has answered
+ * @gone:	its process has ended, or has closed the endpoint: as its host says, if it has ever answered. If not, that
+ *		is known of processes of this PID namespace alone, which have an id here
+ * @reset:	the token that we have given it, and that it says is dead; or 0
  */
-bool keepalive_gone(const struct keepalive *keepalive);
+struct keepalive_signs {
+	unsigned int answers;
+	bool gone;
+	uint64_t reset;
+};
+
+/* Returns what is known by now. */
+struct keepalive_signs keepalive_signs(const struct keepalive *keepalive);
 
 /* Tells it that @token is dead */
-void keepalive_bury(struct keepalive *keepalive, uint64_t token);
+void keepalive_reset(struct keepalive *keepalive, uint64_t token);
 
-/* The token that it bears from now on; and the one of those that it has said to be dead, or 0 */
+/* The token that it bears from now on */
 void keepalive_expect(struct keepalive *keepalive, uint64_t token);
-/* Returns the token that a peer says is dead, or 0. */
-uint64_t keepalive_dead(const struct keepalive *keepalive);
 
 /* Takes in what has come, so that the thread need not have had time for it */
 void keepalive_drain(void);

@@ -66,7 +66,7 @@ void xfer_peer_expire(struct xfer_peer *peer)
 	peer->open = false;
 	peer->epoch++;
 	/* what was said with that token of its does not hold any more */
-	keepalive_bury(peer->life.keepalive, peer->theirs.token);
+	keepalive_reset(peer->life.keepalive, peer->theirs.token);
 }
 
 static void xfer_peer_dismiss(struct xfer_peer *peer, unsigned int index)

@@ -256,10 +256,10 @@ static inline bool xfer_peer_reset(const struct xfer_peer *peer, uint64_t token)
 }
 
 /* Tells whether a peer has said by a datagram that it has lost us. */
-static inline bool xfer_peer_buried(const struct xfer_peer *peer)
+static inline bool xfer_peer_reset_heard(const struct xfer_peer *peer)
 {
 	xfer_assert_locked(peer->ep->xfer);
-	return xfer_peer_reset(peer, keepalive_dead(peer->life.keepalive));
+	return xfer_peer_reset(peer, keepalive_signs(peer->life.keepalive).reset);
 }
 
 /* It is lost, and so is its token */
