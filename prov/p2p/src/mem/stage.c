@@ -256,13 +256,6 @@ static void stage_pin_again(struct stage *stage, const struct dev_mem *mem)
 		retry_failed(&stage->pin);
 }
 
-/* Tells whether staging memory is pinned for this context, or by one that still stands. */
-static bool stage_is_pinned(const struct stage *stage, const struct dev_mem *mem)
-{
-	return stage->pinned_in == mem->ctx ||
-	       (stage->pinned_by && !stage->pinned_by->gone(stage->pinned_in));
-}
-
 /* Memory near the device, not pinned yet */
 static int stage_region_map(struct stage *stage, struct stage_region *region,
 			    const struct dev_mem *mem, size_t len)
@@ -341,7 +334,10 @@ int stage_ready(struct stage *stage, const struct dev_mem *mem)
 	int ret;
 
 	if (p2p_likely(stage->regions[0].addr != NULL)) {
-		if (p2p_unlikely(!stage_is_pinned(stage, mem)))
+		/* the context that has it pinned may be gone */
+		if (p2p_unlikely(
+			    stage->pinned_in != mem->ctx &&
+			    (!stage->pinned_by || stage->pinned_by->gone(stage->pinned_in))))
 			stage_pin_again(stage, mem);
 		return 0;
 	}

@@ -120,9 +120,9 @@ static void eager_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 	xfer_req_end(req, comp->err);
 }
 
-/* A receive may wait for it: who can end that does. Else only this end is told, in its turn. */
-static void eager_give_up(struct xfer_req *req, int status)
+void eager_give_up(struct xfer_req *req, int status)
 {
+	xfer_assert_locked(req->ctx.ep->xfer);
 	XFER_PROTO_EACH(req->ctx.ep->xfer, failed, req, status);
 	if (req->state == XFER_MARKING)
 		return;
@@ -196,13 +196,6 @@ ssize_t eager_send_as(struct xfer_req *req, uint64_t data,
 	req->out.data = data;
 	req->out.flags = (req->op_flags & ~EAGER_OUR_FLAGS) | FI_REMOTE_CQ_DATA;
 	return eager_begin(req);
-}
-
-void eager_fail(struct xfer_req *req, int status)
-{
-	xfer_assert_locked(req->ctx.ep->xfer);
-	eager_give_up(req, status);
-	xfer_sendq_flush(req->ctx.ep);
 }
 
 ssize_t eager_send_followed(struct xfer_req *req, const struct p2p_op *op)

@@ -26,7 +26,10 @@ ssize_t eager_recv(struct xfer_req *req, const struct p2p_op *op);
  */
 int eager_keep(struct xfer_req *req);
 
-/* It cannot begin: that is told in its turn, with @status. */
-void eager_fail(struct xfer_req *req, int status);
+/*
+ * It fails. A receive may wait for it: who can end that does. Else this end alone is told, in its turn, which the caller
+ * looks for (xfer_sendq_flush())
+ */
+void eager_give_up(struct xfer_req *req, int status);
 
 #endif /* P2P_EAGER_H */

@@ -605,7 +605,7 @@ static int hello_known(struct xfer_peer *peer, const struct wire_msg *msg,
 		P2P_INFO("a peer has answered its greeting after all\n");
 	/* a marker of before may have come since it was lost */
 	if (!peer->open && peer->epoch)
-		rndv_arrivals_desert(peer);
+		rndv_arrivals_desert(peer, false);
 	hello_facts_meet(peer);
 	peer->lost = 0;
 	peer->epoch = msg->epoch;
@@ -621,7 +621,7 @@ static int hello_known(struct xfer_peer *peer, const struct wire_msg *msg,
 	peer->owner = msg->id;
 	/* it has lost us; where its first greeting was lost, we have not heard of it before */
 	if (!peer->open && msg->epoch)
-		rndv_arrivals_desert(peer);
+		rndv_arrivals_desert(peer, false);
 	hello_move(peer, XFER_PEER_KNOWN);
 	peer->open = true;
 	hello_facts_learn(peer, msg);
@@ -636,7 +636,7 @@ void hello_remind(struct xfer_peer *peer)
 	/* the confirmation may be lost, and then it takes us for nobody */
 	if (peer->facts & HELLO_ANSWERED && !xfer_peer_spoke(peer))
 		hello_confirm(peer);
-	else if (peer->sends && hello_reads(peer))
+	else if (peer->sends && peer->facts & HELLO_READS)
 		hello_tell(peer, WIRE_BOARD);
 }
 

@@ -12,24 +12,6 @@
 /* So often a silent peer is asked who it is, where there is little room for a question that nobody takes */
 #define HELLO_DOUBTS 2
 
-bool hello_reads(const struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	return peer->facts & HELLO_READS;
-}
-
-bool hello_lanes(const struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	return peer->facts & HELLO_LANES;
-}
-
-bool hello_was_lost(const struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	return peer->facts & HELLO_LOST;
-}
-
 bool hello_doubts(const struct xfer_peer *peer)
 {
 	const struct xfer_life *life = &peer->life;
@@ -53,18 +35,6 @@ void hello_offered(struct xfer_peer *peer, size_t len, enum path_far far, bool p
 	if (!refuses && !(plain && len <= WIRE_PLAIN_MAX))
 		return;
 	peer->facts = (peer->facts & ~HELLO_FOLLOWS) | (refuses ? HELLO_REFUSES : 0);
-}
-
-void hello_borrows_not(struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	peer->facts |= HELLO_WHOLE;
-}
-
-bool hello_borrows(const struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	return peer->facts & HELLO_BORROWS && !(peer->facts & HELLO_WHOLE);
 }
 
 bool hello_takes_offers(const struct xfer_peer *peer)

@@ -18,15 +18,15 @@
 	(1u << 0) /* it follows up all of its receives; if not, short ones are staged */
 #define HELLO_REFUSES (1u << 1) /* to take what is offered: only what is announced anyway is */
 #define HELLO_AWAY (1u << 2)  /* this process was away, and its answer may have been dropped */
-#define HELLO_READS (1u << 3) /* it reads our board */
-#define HELLO_WHOLE (1u << 4) /* it wants sent what could be lent */
+#define HELLO_READS (1u << 3) /* it looks for announcements on our board */
+#define HELLO_WHOLE (1u << 4) /* it asked for what was lent in another way */
 #define HELLO_LATE (1u << 5)  /* it was said that it has not answered */
 #define HELLO_OTHER (1u << 6) /* it speaks none of our versions */
-#define HELLO_LOST (1u << 7)  /* it was known, and lost */
+#define HELLO_LOST (1u << 7)  /* it was known, and lost: it may be dead */
 #define HELLO_ANSWERED                                                                         \
 	(1u << 8)            /* it has answered a greeting, and may not know yet that we know */
 #define HELLO_GONE (1u << 9) /* its process has ended, and no other one was reached */
-#define HELLO_LANES (1u << 10)    /* it may have lanes */
+#define HELLO_LANES (1u << 10)    /* it may have lanes (lane.h) */
 #define HELLO_BORROWS (1u << 11)  /* it reads what requests lend */
 #define HELLO_MET (1u << 12)      /* it was known once: nobody more is let in for it */
 #define HELLO_DECLINED (1u << 13) /* it did not take what it was offered last */
@@ -43,17 +43,6 @@ void hello_facts_meet(struct xfer_peer *peer);
 /* Takes from a greeting what a peer says of itself there */
 void hello_facts_learn(struct xfer_peer *peer, const struct wire_msg *msg);
 
-/* Tells whether the peer looks for announcements on our board. */
-bool hello_reads(const struct xfer_peer *peer);
-
-/* Tells whether the peer may have lanes (lane.h). */
-bool hello_lanes(const struct xfer_peer *peer);
-
-/*
- * Tells whether the peer was known, and lost, and has not answered since. It may be dead: nothing is sent before it answers.
- */
-bool hello_was_lost(const struct xfer_peer *peer);
-
 /*
  * Has its process never answered beside the core? Then its host's word that nobody is there tells nothing, and another
  * one may have its address by now. That takes us for nobody, but answers a question. Where endpoints shun strangers
@@ -63,12 +52,6 @@ bool hello_doubts(const struct xfer_peer *peer);
 
 /* What has become of the @len bytes that it was offered; @plain: they met a multi-receive buffer */
 void hello_offered(struct xfer_peer *peer, size_t len, enum path_far far, bool plain);
-
-/* It has asked for a lent message in another way: it cannot read, or has multi-receive buffers. */
-void hello_borrows_not(struct xfer_peer *peer);
-
-/* Does it read what a write, or the answer to a read, lends it? */
-bool hello_borrows(const struct xfer_peer *peer);
 
 /* Is it on this host, and has not refused what it was offered? */
 bool hello_takes_offers(const struct xfer_peer *peer);

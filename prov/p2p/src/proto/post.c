@@ -89,14 +89,14 @@ static struct path_choice post_choose(struct xfer_req *req, const struct p2p_op 
 
 	*waits = false;
 	if (!peer || peer->state == XFER_PEER_KNOWN ||
-	    !(post_announced(choice.proto) || hello_was_lost(peer)))
+	    !(post_announced(choice.proto) || peer->facts & HELLO_LOST))
 		return choice;
 	*waits = !hello_greet(peer) && hello_state(peer) == XFER_PEER_GREETED;
 	query.foreign = true;
 	choice = path_choose(&query);
 	/* whole, it would be said to be delivered before it is copied in */
 	*waits &= req->len > cost_lend_min() || choice.proto == PATH_NONE ||
-		  hello_was_lost(peer) || op->flags & FI_DELIVERY_COMPLETE;
+		  peer->facts & HELLO_LOST || op->flags & FI_DELIVERY_COMPLETE;
 	return choice;
 }
 
@@ -135,7 +135,7 @@ static ssize_t post_begin(struct xfer_req *req, const struct p2p_op *op)
 			xfer_req_move(req, XFER_GREETING);
 		return 0;
 	}
-	if (post_announced(choice.proto) && !xfer_peer_takes(ep, op->msg.addr))
+	if (post_announced(choice.proto) && peer->sends >= XFER_PEER_SENDS)
 		return -FI_EAGAIN;
 	while (*proto && !((*proto)->paths & PROTO_PATH(choice.proto)))
 		proto++;
@@ -239,8 +239,10 @@ static bool post_resume(struct xfer_req *req)
 	ep->proto->news |= again;
 	if (again)
 		ret = post_wait(req);
-	if (ret)
-		eager_fail(req, (int) ret);
+	if (ret) {
+		eager_give_up(req, (int) ret);
+		xfer_sendq_flush(ep);
+	}
 	return again;
 }
 

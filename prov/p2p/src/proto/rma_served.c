@@ -130,19 +130,15 @@ static bool rma_ask_before(const struct xfer_ep *ep, fi_addr_t addr, const struc
 	return false;
 }
 
-/* Gives back the slot and the record of a request whose payload has been copied. */
-static void rma_ask_free(struct rma_ask *ask)
+/* Gives back the slot and the record of a request whose payload has been copied, or whose endpoint closes. */
+static void rma_ask_free(struct xfer_ctx *ctx)
 {
-	struct xfer *xfer = ask->ctx.ep->xfer;
+	struct rma_ask *ask = (struct rma_ask *) ctx;
+	struct xfer *xfer = ctx->ep->xfer;
 
 	TAILQ_REMOVE(&xfer->proto->asking, ask, entry);
 	stage_slot_put(&xfer->stage, ask->slot);
-	xfer_ctx_free(&ask->ctx);
-}
-
-static void rma_ask_drop(struct xfer_ctx *ctx)
-{
-	rma_ask_free((struct rma_ask *) ctx);
+	xfer_ctx_free(ctx);
 }
 
 /* Sends the owner a request whose payload is complete; or ends it, if the copy has failed. */
@@ -156,7 +152,7 @@ static void rma_ask_send(struct rma_ask *ask)
 		status = -req->comp.err;
 	if (!status)
 		status = rma_served_ask(req, &ask->msg);
-	rma_ask_free(ask);
+	rma_ask_free(&ask->ctx);
 	if (!status)
 		return;
 	req->comp = (struct core_comp){.flags = req->done_flags, .src = FI_ADDR_NOTAVAIL};
@@ -210,7 +206,7 @@ static struct rma_ask *rma_ask_new(struct xfer_req *req, const struct wire_msg *
 	ask->slot = slot;
 	ask->copying = 0;
 	ask->status = 0;
-	xfer_ctx_init(&ask->ctx, ep, NULL, rma_ask_drop);
+	xfer_ctx_init(&ask->ctx, ep, NULL, rma_ask_free);
 	TAILQ_INSERT_TAIL(&xfer->proto->asking, ask, entry);
 	return ask;
 }
@@ -243,7 +239,7 @@ static int rma_ask_begin(struct rma_ask *ask)
 	int status = ask->status;
 
 	if (!ask->copying) {
-		rma_ask_free(ask);
+		rma_ask_free(&ask->ctx);
 		return status;
 	}
 	xfer_set_busy(ask->req);
@@ -319,7 +315,8 @@ static struct path_query rma_served_query(const struct xfer_req *req)
 		.near = ep->quirks & QUIRK_NEAR,
 		.refuses = !hello_takes_offers(peer),
 		.asked = true,
-		.lends = hello_borrows(peer) && stage_can_lend(stage, req->len),
+		.lends = peer->facts & HELLO_BORROWS && !(peer->facts & HELLO_WHOLE) &&
+			 stage_can_lend(stage, req->len),
 	};
 }
 

@@ -132,10 +132,11 @@ static void rma_job_written(const struct rma_job *job)
 		xfer_cq_report(ep->rxcq, &comp);
 }
 
-/* Ends a job: gives back its slot, its hold on the region, and its record. */
-static void rma_job_free(struct rma_job *job)
+/* Ends a job: gives back its slot, its hold on the region, and its record. If its endpoint closes no copy is under way. */
+static void rma_job_free(struct xfer_ctx *ctx)
 {
-	struct xfer *xfer = job->ctx.ep->xfer;
+	struct rma_job *job = (struct rma_job *) ctx;
+	struct xfer *xfer = ctx->ep->xfer;
 
 	if (job->state != RMA_JOB_COMMITS)
 		TAILQ_REMOVE(&xfer->proto->serving, job, entry);
@@ -148,13 +149,7 @@ static void rma_job_free(struct rma_job *job)
 	if (job->kept)
 		xfer_busy_add(xfer, -1);
 	xfer_peer_put(job->peer);
-	xfer_ctx_free(&job->ctx);
-}
-
-/* Of a closing endpoint: no copy is under way */
-static void rma_job_drop(struct xfer_ctx *ctx)
-{
-	rma_job_free((struct rma_job *) ctx);
+	xfer_ctx_free(ctx);
 }
 
 /*
@@ -171,7 +166,7 @@ static void rma_job_tell(struct rma_job *job, int status, const void *payload)
 			rma_job_written(job);
 	}
 	rma_job_answer(job, status, payload);
-	rma_job_free(job);
+	rma_job_free(&job->ctx);
 }
 
 /* ---- what is to be durable ---- */
@@ -485,7 +480,7 @@ static bool rma_job_hand_over(struct rma_job *job)
 		return true;
 	if (ret)
 		rma_job_answer(job, ret, NULL);
-	rma_job_free(job);
+	rma_job_free(&job->ctx);
 	return false;
 }
 
@@ -498,7 +493,7 @@ static bool rma_job_go(struct rma_job *job)
 		return !rma_job_may(job, false) || rma_job_write(job);
 	/* for the peer it has failed: it would wait for pieces that nobody sends, or write what is outdated */
 	if (job->state == RMA_JOB_WAITS && job->epoch != job->peer->epoch) {
-		rma_job_free(job);
+		rma_job_free(&job->ctx);
 		return false;
 	}
 	if (job->state != RMA_JOB_WAITS || !rma_job_stage(job))
@@ -587,7 +582,7 @@ static void rma_served_serve(struct xfer_ep *ep, struct xfer_req *req,
 	job->peer = msg->peer;
 	job->epoch = msg->peer->epoch;
 	job->msg = *msg;
-	xfer_ctx_init(&job->ctx, ep, NULL, rma_job_drop);
+	xfer_ctx_init(&job->ctx, ep, NULL, rma_job_free);
 	ret = xfer_peer_full(job->peer) ? -FI_EBUSY : rma_job_reach(job);
 	if (ret == -FI_EBUSY)
 		xfer_message_wrong(xfer, msg->type, XFER_PEER_FULL);

@@ -57,7 +57,7 @@ static void rndv_aborted(struct xfer_ep *ep, const struct wire_msg *msg)
 			rndv_announced_in_vain(ep, msg->id, true, msg->status);
 		return;
 	}
-	if (arrival->peer && !xfer_peer_said(arrival->peer, msg)) {
+	if (arrival->peer && arrival->peer != msg->peer) {
 		xfer_message_wrong(ep->xfer, msg->type, "another peer's");
 		return;
 	}
@@ -157,7 +157,7 @@ static void rndv_lost(struct xfer_peer *peer, int status)
 	bool held;
 
 	peer->ep->proto->stale = true;
-	rndv_arrivals_desert(peer);
+	rndv_arrivals_desert(peer, false);
 	for (size_t i = 0; i < XFER_CHAINS; i++) {
 		for (arrival = LIST_FIRST(&xfer->proto->arriving[i]); arrival;
 		     arrival = next_arrival) {
@@ -202,7 +202,7 @@ static void rndv_probed(struct xfer_ep *ep, struct xfer_req *req, const struct w
 	rndv_stale_look(ep);
 	/* announcements are counted there */
 	if (msg->peer->epoch && msg->flags & WIRE_COUNTS_FRONT && !xfer_peer_missing(msg))
-		rndv_arrivals_answer(msg->peer);
+		rndv_arrivals_desert(msg->peer, true);
 }
 
 /* Looks after transfers that do not move */

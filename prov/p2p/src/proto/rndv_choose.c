@@ -151,10 +151,9 @@ static void rndv_recv_begin(struct xfer_arrival *arrival)
 		rndv_across(req, from);
 		return;
 	}
-	if (arrival->flags & WIRE_LENT && rndv_lent_borrows(req)) {
-		rndv_lent_borrow(req, arrival->loan.addr, arrival->loan.key);
+	if (arrival->flags & WIRE_LENT &&
+	    rndv_lent_borrow(req, arrival->loan.addr, arrival->loan.key))
 		return;
-	}
 	rndv_divide(req);
 	/* progress begins it: others that have come before and wait for slots have them first */
 	xfer_req_move(req, XFER_PULLING);

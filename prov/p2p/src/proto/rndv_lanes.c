@@ -301,7 +301,7 @@ unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone, uint64_t pieces
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	if (req->transfer.wanted < lanes_len_min(req->ctx.ep) || peer->ep != req->ctx.ep ||
-	    !hello_lanes(peer) || !rndv_lanes_get(peer))
+	    !(peer->facts & HELLO_LANES) || !rndv_lanes_get(peer))
 		return 0;
 	if (!peer->lanes->offered && retry_due(&peer->lanes->offers))
 		rndv_lanes_offer(peer);
@@ -346,7 +346,7 @@ static void rndv_lanes_tell(struct xfer_peer *peer, unsigned int count)
 bool rndv_lanes_carry_host(struct xfer_peer *peer, size_t len)
 {
 	const uint64_t now = clock_coarse_ms();
-	struct xfer_peer_lanes *lanes = hello_lanes(peer) ? rndv_lanes_get(peer) : NULL;
+	struct xfer_peer_lanes *lanes = peer->facts & HELLO_LANES ? rndv_lanes_get(peer) : NULL;
 
 	xfer_assert_locked(peer->ep->xfer);
 	if (!lanes || lanes->whole || len < lanes_len_min(peer->ep))
@@ -359,13 +359,6 @@ bool rndv_lanes_carry_host(struct xfer_peer *peer, size_t len)
 		return false;
 	lanes->hinted = now;
 	return true;
-}
-
-void rndv_lanes_whole(struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	if (peer->lanes)
-		peer->lanes->whole = true;
 }
 
 bool rndv_lanes_known(const struct xfer_req *req, unsigned int count)

@@ -17,9 +17,6 @@ unsigned int rndv_lanes_choose(struct xfer_req *req, bool alone, uint64_t pieces
  */
 bool rndv_lanes_carry_host(struct xfer_peer *peer, size_t len);
 
-/* This peer wants such messages whole: nothing more from host memory is announced to it. */
-void rndv_lanes_whole(struct xfer_peer *peer);
-
 /* Returns how many pieces of a message over @count lanes, or none, are posted at a time. Not [locked] */
 unsigned int rndv_lanes_window(unsigned int count);
 

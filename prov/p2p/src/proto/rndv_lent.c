@@ -262,25 +262,21 @@ static ssize_t rndv_lent_read_begin(struct xfer_req *first)
 	return ret;
 }
 
-bool rndv_lent_borrows(const struct xfer_req *req)
+bool rndv_lent_borrow(struct xfer_req *req, uint64_t addr, uint64_t key)
 {
 	const struct xfer_ep *ep = req->ctx.ep;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	/* a read has no more places than the application has asked for, however many its receives have */
-	return ep->xfer->stage.lender &&
-	       (req->mem.ops
-			? req->transfer.wanted <= ep->xfer->stage.pools[STAGE_SHORT_IN].size
-			: req->count <= ep->iov_limit);
-}
-
-void rndv_lent_borrow(struct xfer_req *req, uint64_t addr, uint64_t key)
-{
-	xfer_assert_locked(req->ctx.ep->xfer);
+	if (!ep->xfer->stage.lender ||
+	    (req->mem.ops ? req->transfer.wanted > ep->xfer->stage.pools[STAGE_SHORT_IN].size
+			  : req->count > ep->iov_limit))
+		return false;
 	req->target[0] = (struct fi_rma_iov){addr, req->transfer.wanted, key};
 	req->transfer.pieces = 1;
 	req->path.proto = PATH_LENT;
 	xfer_req_move(req, XFER_MOVING);
+	return true;
 }
 
 /* Is a read under way? */

@@ -12,10 +12,7 @@
 
 #include "xfer/req.h"
 
-/* Can the receive read what is lent to it? Else it asks for pieces. */
-bool rndv_lent_borrows(const struct xfer_req *req);
-
-/* Reads what the receive is to have from its sender's memory, with others or alone. */
-void rndv_lent_borrow(struct xfer_req *req, uint64_t addr, uint64_t key);
+/* Reads what the receive is to have from its sender's memory, with others or alone. False: it cannot, and asks for pieces */
+bool rndv_lent_borrow(struct xfer_req *req, uint64_t addr, uint64_t key);
 
 #endif /* P2P_RNDV_LENT_H */

@@ -421,13 +421,13 @@ static bool rndv_arrival_deserted(const struct xfer_arrival *arrival, const stru
 	return rndv_deserted(xfer, owner, NULL);
 }
 
-/* @suspected: only what has been waited for so long that it is watched */
-static void rndv_arrivals_doubt(const struct xfer_peer *peer, bool suspected)
+void rndv_arrivals_desert(const struct xfer_peer *peer, bool suspected)
 {
 	struct xfer *xfer = peer->ep->xfer;
 	struct xfer_arrival *arrival;
 	const bool all = rndv_deserted(xfer, peer->owner, peer);
 
+	xfer_assert_locked(xfer);
 	for (size_t i = 0; xfer->open && i < XFER_CHAINS; i++) {
 		LIST_FOREACH(arrival, &xfer->proto->arriving[i], chain) {
 			if (arrival->announced || arrival->deserted ||
@@ -439,18 +439,6 @@ static void rndv_arrivals_doubt(const struct xfer_peer *peer, bool suspected)
 			arrival->waited = 0;
 		}
 	}
-}
-
-void rndv_arrivals_desert(const struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	rndv_arrivals_doubt(peer, false);
-}
-
-void rndv_arrivals_answer(const struct xfer_peer *peer)
-{
-	xfer_assert_locked(peer->ep->xfer);
-	rndv_arrivals_doubt(peer, true);
 }
 
 /*

@@ -101,15 +101,10 @@ void rndv_arrivals_watch(struct xfer *xfer, unsigned int passed);
 
 /*
  * A peer is lost, or was, and comes back now. What waits for an announcement of its goes on to do so for a while only,
- * even if the peer is back
+ * even if the peer is back. @suspected: only what watches that peer. It was lost before, and has said how much it has sent,
+ * and all of that is here: but a marker that came since may be older than the loss
  */
-void rndv_arrivals_desert(const struct xfer_peer *peer);
-
-/*
- * A peer that was lost before has said how much it has sent, and all of that is here. A marker that came since may be
- * older than the loss: what waits for its announcement, and watches that peer, goes on to do so for a while only
- */
-void rndv_arrivals_answer(const struct xfer_peer *peer);
+void rndv_arrivals_desert(const struct xfer_peer *peer, bool suspected);
 
 /*
  * Its sender is lost, or could not send its marker. If that has not come, it fails when it comes. The second: is that

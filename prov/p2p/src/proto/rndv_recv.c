@@ -108,12 +108,6 @@ static void rndv_recv_done(struct xfer_req *req)
 		rndv_recv_end(req);
 }
 
-/* Does the sender know of pieces that it may send? */
-static bool rndv_recv_told(const struct xfer_req *req)
-{
-	return req->transfer.next > req->transfer.recv.granted;
-}
-
 /* Nothing has a receive on lanes any more. The rest comes without, and under another number, as what is late has this one */
 static void rndv_recv_anew(struct xfer_req *req)
 {
@@ -306,10 +300,10 @@ void rndv_recv_stop(struct xfer_req *req, int status, bool tell, uint64_t come)
 void rndv_recv_fail(struct xfer_req *req, int status, bool tell)
 {
 	/*
-	 * Pieces that were asked for have their receives until they are here, or the sender answers which of them come.
+	 * Pieces that the sender knows of have their receives until they are here, or it answers which of them come.
 	 * A core may wait for such a receive, and the sender with it.
 	 */
-	bool asked = tell && rndv_recv_told(req);
+	bool asked = tell && req->transfer.next > req->transfer.recv.granted;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
 	rndv_recv_stop(req, status, tell, asked ? UINT64_MAX : 0);

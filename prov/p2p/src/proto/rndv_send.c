@@ -168,15 +168,18 @@ void rndv_marker_sent(struct xfer_ctx *ctx, const struct core_comp *comp)
 }
 
 /*
- * Announces by a message. How long its memory stands is told by a note beside it, which a process of this host
- * reads, or a NIC
+ * Announces to the receiver: by a note that it will look for, or a message. How long a message's memory stands is told by
+ * a note beside it, which a process of this host reads, or a NIC
  */
-static int rndv_tell_by_message(struct xfer_req *req, struct wire_msg *msg)
+static int rndv_tell(struct xfer_req *req, struct wire_msg *msg)
 {
 	struct board *board = &req->ctx.ep->xfer->notes.board;
 	const uint64_t id = msg->id | WIRE_MARK;
 	struct fi_rma_iov word;
 
+	if (req->done_flags & FI_SEND && req->peer->facts & HELLO_READS &&
+	    note_tell(req->peer, msg))
+		return 0;
 	if (msg->flags & (WIRE_OFFERED | WIRE_READABLE)) {
 		if (!board_note(board, id))
 			return -FI_EAGAIN;
@@ -194,14 +197,6 @@ static int rndv_tell_by_message(struct xfer_req *req, struct wire_msg *msg)
 	}
 	msg->front = true;
 	return ctrl_tell(req->peer, msg);
-}
-
-/* Announces to the receiver: by a note that it will look for, or a message */
-static int rndv_tell(struct xfer_req *req, struct wire_msg *msg)
-{
-	if (req->done_flags & FI_SEND && hello_reads(req->peer) && note_tell(req->peer, msg))
-		return 0;
-	return rndv_tell_by_message(req, msg);
 }
 
 /* Where the receiver's core finds the copy */
@@ -300,7 +295,7 @@ static bool rndv_marker_first(struct xfer_req *req)
 {
 	struct xfer_ep *ep = req->ctx.ep;
 
-	if (!(ep->quirks & QUIRK_NEAR) || !hello_reads(req->peer))
+	if (!(ep->quirks & QUIRK_NEAR) || !(req->peer->facts & HELLO_READS))
 		return false;
 	ctrl_listen(&ep->front);
 	req->transfer.id = xfer_id_new(ep->xfer);
@@ -579,7 +574,7 @@ static bool rndv_chosen(struct xfer_ep *ep, struct xfer_req *req, const struct w
 		return false;
 	}
 	if (proto == PATH_LENT && (plain || msg->len))
-		hello_borrows_not(req->peer);
+		req->peer->facts |= HELLO_WHOLE;
 	if (proto == PATH_ACROSS)
 		hello_offered(req->peer, req->len, far, plain);
 	rndv_taken(req, far);
@@ -593,8 +588,9 @@ static bool rndv_chosen(struct xfer_ep *ep, struct xfer_req *req, const struct w
 	}
 	xfer_req_move(req, XFER_PUSHING);
 	if (plain) {
-		if (!req->mem.ops)
-			rndv_lanes_whole(req->peer);
+		/* nothing more from host memory is announced to it */
+		if (!req->mem.ops && req->peer->lanes)
+			req->peer->lanes->whole = true;
 		req->path.proto = PATH_WHOLE;
 		rndv_send_check(req);
 		return false;

@@ -146,7 +146,7 @@ static int watch_lost(struct xfer_peer *peer, unsigned int passed)
 		return 0;
 	if (peer->state == XFER_PEER_GREETED)
 		return hello_deserted(peer) ? -FI_ECONNRESET : 0;
-	return hello_was_lost(peer) && peer->life.gone >= WATCH_LAST ? -FI_ECONNRESET : 0;
+	return peer->facts & HELLO_LOST && peer->life.gone >= WATCH_LAST ? -FI_ECONNRESET : 0;
 }
 
 /* Looks after one peer: 0, or why it is lost */
@@ -238,7 +238,7 @@ static void watch_unsent_all(const struct xfer_channel *channel)
 static void watch_lose(struct xfer_peer *peer)
 {
 	const int verdict = peer->life.verdict;
-	const bool noted = hello_reads(peer) && peer->sends;
+	const bool noted = peer->facts & HELLO_READS && peer->sends;
 
 	xfer_peer_hold(peer);
 	if (!peer->open && peer->state == XFER_PEER_GREETED) {

@@ -166,7 +166,7 @@ static struct xfer_req *ctrl_answered(struct xfer *xfer, const struct wire_msg *
 	if (!msg->to_sender)
 		return NULL;
 	req = xfer_req_find(xfer, msg->type == WIRE_ANNOUNCE ? msg->key : msg->id);
-	if (req && !xfer_peer_said(req->peer, msg)) {
+	if (req && req->peer != msg->peer) {
 		xfer_message_wrong(xfer, msg->type, "another peer's");
 		*fits = false;
 		return NULL;

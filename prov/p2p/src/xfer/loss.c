@@ -41,17 +41,10 @@ static void xfer_lose_queued(struct xfer_peer *peer, bool over, int status)
 	xfer_lose_sent(ep, peer->addr, status);
 }
 
-/* Has its address another record by now? Then what goes there is no business of this one. */
-static bool xfer_peer_replaced(const struct xfer_peer *peer)
-{
-	const struct xfer_peer *found = xfer_peer_find(peer->ep, peer->addr);
-
-	return found && found != peer;
-}
-
 void xfer_peer_end(struct xfer_peer *peer, bool over, int status)
 {
 	struct xfer_ep *ep = peer->ep;
+	const struct xfer_peer *there;
 
 	xfer_assert_locked(ep->xfer);
 	/* what it ends may be what tells of it */
@@ -63,7 +56,9 @@ void xfer_peer_end(struct xfer_peer *peer, bool over, int status)
 	xfer_peer_hold(peer);
 	/* requests first: then what waits to be sent is nobody's */
 	XFER_PROTO_EACH(ep->xfer, lost, peer, status);
-	if (!xfer_peer_replaced(peer))
+	/* if its address has another record by now, what goes there is no business of this one */
+	there = xfer_peer_find(ep, peer->addr);
+	if (!there || there == peer)
 		xfer_lose_queued(peer, over, status);
 	ep->xfer->losing = false;
 	xfer_peer_put(peer);

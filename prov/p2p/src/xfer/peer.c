@@ -163,14 +163,6 @@ void xfer_peer_put(struct xfer_peer *peer)
 		LIST_REMOVE(peer, busy);
 }
 
-bool xfer_peer_takes(const struct xfer_ep *ep, fi_addr_t addr)
-{
-	const struct xfer_peer *peer = xfer_peer_find(ep, addr);
-
-	xfer_assert_locked(ep->xfer);
-	return peer && peer->sends < XFER_PEER_SENDS;
-}
-
 /* The oldest are forgotten for good, as far as nothing is under way with them. The newest comes first */
 static void xfer_pasts_trim(struct xfer_ep *ep)
 {

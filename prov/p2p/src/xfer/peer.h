@@ -288,9 +288,6 @@ void xfer_peer_hold(struct xfer_peer *peer);
 /* Counts a user of the record off; without any it is not watched. */
 void xfer_peer_put(struct xfer_peer *peer);
 
-/* Tells whether another request may ask the peer at @addr for answers. False: not now */
-bool xfer_peer_takes(const struct xfer_ep *ep, fi_addr_t addr);
-
 /* Tells whether a peer has as much under way here as it may. */
 static inline bool xfer_peer_full(const struct xfer_peer *peer)
 {
@@ -309,13 +306,6 @@ int xfer_peer_recall(struct xfer_peer *peer);
 
 /* The same of all whose domain is @owner: something of one of them is waited for */
 void xfer_peer_recall_owner(struct xfer_ep *ep, uint64_t owner);
-
-/* Tells whether @msg is from the peer that @peer is a record of. */
-static inline bool xfer_peer_said(const struct xfer_peer *peer, const struct wire_msg *msg)
-{
-	xfer_assert_locked(msg->peer->ep->xfer);
-	return peer && msg->peer == peer;
-}
 
 /* Does a message by @channel to @addr go to this peer? */
 static inline bool xfer_peer_at(const struct xfer_peer *peer,

@@ -24,16 +24,6 @@ static void xfer_progress_copies(struct xfer *xfer)
 		copy_await(&xfer->copies);
 }
 
-/*
- * Tells whether a queue holds reports while cells are scarce. The application may not be reading this queue,
- * but another one, or leave all to the thread: what does not fit here stays with the core. A call by the
- * application is asked for then.
- */
-static bool xfer_cq_full(const struct xfer_cq *cq)
-{
-	return cq->count && cell_scarce(&cq->xfer->cells);
-}
-
 /* Looks after what does not move. If this process was held up, peers had no longer to be heard. */
 static void xfer_watch(struct xfer *xfer, uint64_t now)
 {
@@ -64,8 +54,12 @@ static void xfer_progress_core(struct xfer *xfer)
 	struct xfer_ep *ep;
 	bool more = false;
 
+	/*
+	 * The application may not be reading a queue that holds reports, but another one, or leave all to the thread. So while
+	 * cells are scarce the rest stays with the core.
+	 */
 	LIST_FOREACH(cq, &xfer->cqs, entry)
-		more |= !xfer_cq_full(cq) && xfer_cq_pull(cq);
+		more |= !(cq->count && cell_scarce(&xfer->cells)) && xfer_cq_pull(cq);
 	if (wait_ended_take(&xfer->wait)) {
 		more = true;
 		LIST_FOREACH(ep, &xfer->eps, entry)
