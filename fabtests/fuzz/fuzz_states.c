@@ -456,16 +456,16 @@ static void open_side(void)
 	peer->via = &scene.ep.side;
 }
 
-/* What kinds of endpoints there are: by wishes, and by what cores can do */
+/* What kinds of endpoints there are: by policies, and by what cores can do */
 static void open_scene(struct fuzz *in)
 {
-	static const enum path_wish wishes[] = {PATH_STAGE_ONLY, PATH_ANY, PATH_NO_NIC,
-						PATH_ACROSS_LONG};
+	static const enum path_policy policies[] = {PATH_STAGE_ONLY, PATH_ANY, PATH_NO_NIC,
+						    PATH_ACROSS_LONG};
 	const unsigned int what = (unsigned int) fuzz_take(in, 1);
 
 	scene_open(&scene, NULL);
 	peer = fake_peer(&scene.ep, FAKE_ALIVE);
-	scene.ep.wish = wishes[fuzz_pick(in, FUZZ_COUNT(wishes))];
+	scene.ep.policy = policies[fuzz_pick(in, FUZZ_COUNT(policies))];
 	scene.ep.quirks = (what & 2 ? QUIRK_NEAR : 0) | (what & 8 ? 0 : QUIRK_PEEK_UNMARKED);
 	scene.ep.proto->follows = what & 4;
 	scene.ep.followed = what & 16 ? FI_RECV : FI_RECV | FI_SEND;

@@ -84,7 +84,7 @@ static const struct path_case {
 	{N(true, SHORT, .lends = true, .unnamed = true), STAGE, PATH_SHORT},
 	{N(true, SHORT, .lends = true, .inject = true), STAGE, PATH_SHORT},
 	{N(true, SHORT, .lends = true, .slot = false), STAGE, PATH_LONG},
-	{N(true, SHORT, .lends = true, .wish = PATH_STAGE_ONLY), STAGE, PATH_LENT},
+	{N(true, SHORT, .lends = true, .policy = PATH_STAGE_ONLY), STAGE, PATH_LENT},
 	{N(true, SHORT + 1, .lends = true), STAGE, PATH_LONG},
 	/* whoever is asked in any case is lent what is alone, or offered what is short */
 	{N(true, PLAIN + 1, .lends = true, .asked = true), STAGE, PATH_LENT},
@@ -131,32 +131,32 @@ static const struct path_case {
 	{P(false, SIZE_MAX, .direct = true, .inject = true), STAGE, PATH_WHOLE},
 	{N(false, SIZE_MAX, .direct = true), STAGE, PATH_WHOLE},
 	/* to be staged, whatever the NIC reaches */
-	{P(true, PLAIN + 1, .wish = PATH_STAGE_ONLY), STAGE, PATH_SHORT},
-	{P(true, SHORT + 1, .wish = PATH_STAGE_ONLY), STAGE, PATH_LONG},
-	{P(false, SHORT + 1, .direct = true, .wish = PATH_STAGE_ONLY), STAGE, PATH_WHOLE},
+	{P(true, PLAIN + 1, .policy = PATH_STAGE_ONLY), STAGE, PATH_SHORT},
+	{P(true, SHORT + 1, .policy = PATH_STAGE_ONLY), STAGE, PATH_LONG},
+	{P(false, SHORT + 1, .direct = true, .policy = PATH_STAGE_ONLY), STAGE, PATH_WHOLE},
 	/* long ones not to be staged */
-	{P(true, PLAIN, .wish = PATH_PEER_LONG), STAGE, PATH_SHORT},
-	{P(true, PLAIN + 1, .wish = PATH_PEER_LONG), PEER, PATH_READ},
-	{N(true, PLAIN, .wish = PATH_PEER_LONG), STAGE, PATH_SHORT},
-	{N(true, PLAIN + 1, .wish = PATH_PEER_LONG), STAGE, PATH_NONE},
-	{N(true, SIZE_MAX, .wish = PATH_PEER_LONG), STAGE, PATH_NONE},
-	{P(true, PLAIN + 1, .wish = PATH_PEER_LONG, .stalls = true), STAGE, PATH_NONE},
-	{P(true, PLAIN + 1, .wish = PATH_PEER_LONG, .inject = true), STAGE, PATH_NONE},
-	{P(true, PLAIN, .wish = PATH_PEER_LONG, .inject = true), STAGE, PATH_SHORT},
-	{P(true, PLAIN + 1, .wish = PATH_PEER_LONG, .pieces = 2), STAGE, PATH_NONE},
-	{P(false, INLINE, .direct = true, .wish = PATH_PEER_LONG), STAGE, PATH_SHORT},
-	{N(false, PLAIN, .direct = true, .wish = PATH_PEER_LONG), STAGE, PATH_SHORT},
-	{N(false, PLAIN + 1, .direct = true, .wish = PATH_PEER_LONG), STAGE, PATH_NONE},
+	{P(true, PLAIN, .policy = PATH_PEER_LONG), STAGE, PATH_SHORT},
+	{P(true, PLAIN + 1, .policy = PATH_PEER_LONG), PEER, PATH_READ},
+	{N(true, PLAIN, .policy = PATH_PEER_LONG), STAGE, PATH_SHORT},
+	{N(true, PLAIN + 1, .policy = PATH_PEER_LONG), STAGE, PATH_NONE},
+	{N(true, SIZE_MAX, .policy = PATH_PEER_LONG), STAGE, PATH_NONE},
+	{P(true, PLAIN + 1, .policy = PATH_PEER_LONG, .stalls = true), STAGE, PATH_NONE},
+	{P(true, PLAIN + 1, .policy = PATH_PEER_LONG, .inject = true), STAGE, PATH_NONE},
+	{P(true, PLAIN, .policy = PATH_PEER_LONG, .inject = true), STAGE, PATH_SHORT},
+	{P(true, PLAIN + 1, .policy = PATH_PEER_LONG, .pieces = 2), STAGE, PATH_NONE},
+	{P(false, INLINE, .direct = true, .policy = PATH_PEER_LONG), STAGE, PATH_SHORT},
+	{N(false, PLAIN, .direct = true, .policy = PATH_PEER_LONG), STAGE, PATH_SHORT},
+	{N(false, PLAIN + 1, .direct = true, .policy = PATH_PEER_LONG), STAGE, PATH_NONE},
 	/* none to be staged, but what has no bytes */
-	{P(true, 0, .wish = PATH_PEER_ONLY), STAGE, PATH_SHORT},
-	{P(true, 1, .wish = PATH_PEER_ONLY), STAGE, PATH_NONE},
-	{P(true, PLAIN, .wish = PATH_PEER_ONLY), STAGE, PATH_NONE},
-	{P(true, PLAIN + 1, .wish = PATH_PEER_ONLY), PEER, PATH_READ},
-	{N(true, PLAIN + 1, .wish = PATH_PEER_ONLY), STAGE, PATH_NONE},
-	{P(false, 0, .direct = true, .wish = PATH_PEER_ONLY), STAGE, PATH_SHORT},
-	{P(false, INLINE, .direct = true, .wish = PATH_PEER_ONLY), STAGE, PATH_NONE},
-	{P(false, INLINE + 1, .direct = true, .wish = PATH_PEER_ONLY), PEER, PATH_DIRECT},
-	{P(false, INLINE + 1, .wish = PATH_PEER_ONLY), STAGE, PATH_NONE},
+	{P(true, 0, .policy = PATH_PEER_ONLY), STAGE, PATH_SHORT},
+	{P(true, 1, .policy = PATH_PEER_ONLY), STAGE, PATH_NONE},
+	{P(true, PLAIN, .policy = PATH_PEER_ONLY), STAGE, PATH_NONE},
+	{P(true, PLAIN + 1, .policy = PATH_PEER_ONLY), PEER, PATH_READ},
+	{N(true, PLAIN + 1, .policy = PATH_PEER_ONLY), STAGE, PATH_NONE},
+	{P(false, 0, .direct = true, .policy = PATH_PEER_ONLY), STAGE, PATH_SHORT},
+	{P(false, INLINE, .direct = true, .policy = PATH_PEER_ONLY), STAGE, PATH_NONE},
+	{P(false, INLINE + 1, .direct = true, .policy = PATH_PEER_ONLY), PEER, PATH_DIRECT},
+	{P(false, INLINE + 1, .policy = PATH_PEER_ONLY), STAGE, PATH_NONE},
 	/* what other processes open is offered, if it would not be sent at once; where the
 	   receiver is, only the core provider within a host knows */
 	{A(0), STAGE, PATH_SHORT},
@@ -190,33 +190,33 @@ static const struct path_case {
 	{H(1, .follows = true, .inject = true), STAGE, PATH_SHORT},
 	{H(1, .follows = true, .pieces = 2), STAGE, PATH_SHORT},
 	{H(1, .follows = true, .across = false), STAGE, PATH_SHORT},
-	{H(1, .follows = true, .wish = PATH_STAGE_ONLY), STAGE, PATH_SHORT},
+	{H(1, .follows = true, .policy = PATH_STAGE_ONLY), STAGE, PATH_SHORT},
 	{H(1, .follows = true, .peer = true, .across = false), STAGE, PATH_SHORT},
 	{H(SHORT, .refuses = true), STAGE, PATH_SHORT},
 	{H(SHORT + 1, .refuses = true), IPC, PATH_ACROSS},
-	{H(SHORT, .refuses = true, .wish = PATH_ACROSS_LONG), IPC, PATH_ACROSS},
-	/* the wishes for it */
-	{A(SHORT + 1, .wish = PATH_STAGE_ONLY), STAGE, PATH_LONG},
-	{H(SHORT + 1, .wish = PATH_STAGE_ONLY), STAGE, PATH_LONG},
-	{H(SHORT + 1, .wish = PATH_PEER_LONG), STAGE, PATH_NONE},
-	{H(1, .wish = PATH_PEER_ONLY), STAGE, PATH_NONE},
-	{A(SHORT + 1, .wish = PATH_NO_NIC, .peer = true), STAGE, PATH_ACROSS},
-	{H(SHORT + 1, .wish = PATH_NO_NIC, .peer = true), IPC, PATH_ACROSS},
-	{P(true, SHORT + 1, .wish = PATH_NO_NIC), STAGE, PATH_LONG},
-	{P(false, SIZE_MAX, .direct = true, .wish = PATH_NO_NIC), STAGE, PATH_WHOLE},
-	{A(PLAIN, .wish = PATH_ACROSS_LONG), STAGE, PATH_SHORT},
-	{A(PLAIN + 1, .wish = PATH_ACROSS_LONG), IPC, PATH_ACROSS},
-	{A(SIZE_MAX, .wish = PATH_ACROSS_LONG, .peer = true), IPC, PATH_ACROSS},
-	{N(true, PLAIN + 1, .wish = PATH_ACROSS_LONG), STAGE, PATH_NONE},
-	{P(true, PLAIN + 1, .wish = PATH_ACROSS_LONG), STAGE, PATH_NONE},
-	{A(PLAIN + 1, .wish = PATH_ACROSS_LONG, .inject = true), STAGE, PATH_NONE},
-	{A(PLAIN, .wish = PATH_ACROSS_LONG, .inject = true), STAGE, PATH_SHORT},
-	{A(PLAIN + 1, .wish = PATH_ACROSS_LONG, .pieces = 2), STAGE, PATH_NONE},
-	{P(false, PLAIN + 1, .wish = PATH_ACROSS_LONG, .direct = true), STAGE, PATH_NONE},
+	{H(SHORT, .refuses = true, .policy = PATH_ACROSS_LONG), IPC, PATH_ACROSS},
+	/* the policies for it */
+	{A(SHORT + 1, .policy = PATH_STAGE_ONLY), STAGE, PATH_LONG},
+	{H(SHORT + 1, .policy = PATH_STAGE_ONLY), STAGE, PATH_LONG},
+	{H(SHORT + 1, .policy = PATH_PEER_LONG), STAGE, PATH_NONE},
+	{H(1, .policy = PATH_PEER_ONLY), STAGE, PATH_NONE},
+	{A(SHORT + 1, .policy = PATH_NO_NIC, .peer = true), STAGE, PATH_ACROSS},
+	{H(SHORT + 1, .policy = PATH_NO_NIC, .peer = true), IPC, PATH_ACROSS},
+	{P(true, SHORT + 1, .policy = PATH_NO_NIC), STAGE, PATH_LONG},
+	{P(false, SIZE_MAX, .direct = true, .policy = PATH_NO_NIC), STAGE, PATH_WHOLE},
+	{A(PLAIN, .policy = PATH_ACROSS_LONG), STAGE, PATH_SHORT},
+	{A(PLAIN + 1, .policy = PATH_ACROSS_LONG), IPC, PATH_ACROSS},
+	{A(SIZE_MAX, .policy = PATH_ACROSS_LONG, .peer = true), IPC, PATH_ACROSS},
+	{N(true, PLAIN + 1, .policy = PATH_ACROSS_LONG), STAGE, PATH_NONE},
+	{P(true, PLAIN + 1, .policy = PATH_ACROSS_LONG), STAGE, PATH_NONE},
+	{A(PLAIN + 1, .policy = PATH_ACROSS_LONG, .inject = true), STAGE, PATH_NONE},
+	{A(PLAIN, .policy = PATH_ACROSS_LONG, .inject = true), STAGE, PATH_SHORT},
+	{A(PLAIN + 1, .policy = PATH_ACROSS_LONG, .pieces = 2), STAGE, PATH_NONE},
+	{P(false, PLAIN + 1, .policy = PATH_ACROSS_LONG, .direct = true), STAGE, PATH_NONE},
 	/* the other end of it: what is open here is copied, whatever it is long */
 	{P(false, 1, .direct = true, .peer = false, .across = true), IPC, PATH_ACROSS},
 	{P(false, SIZE_MAX, .direct = true, .peer = false, .across = true,
-	   .wish = PATH_ACROSS_LONG),
+	   .policy = PATH_ACROSS_LONG),
 	 IPC, PATH_ACROSS},
 	{P(false, SIZE_MAX, .direct = true, .across = true), PEER, PATH_DIRECT},
 };
@@ -248,7 +248,7 @@ static void test_reasons(void **state)
 		P(true, PLAIN),
 		P(true, SHORT + 1),
 		N(true, SHORT + 1, .peer_why = NO_PEER),
-		P(true, SHORT + 1, .wish = PATH_STAGE_ONLY),
+		P(true, SHORT + 1, .policy = PATH_STAGE_ONLY),
 		P(true, SHORT + 1, .inject = true),
 		P(true, SHORT + 1, .stalls = true),
 		P(true, SHORT + 1, .unnamed = true),
@@ -259,8 +259,8 @@ static void test_reasons(void **state)
 		H(SHORT + 1, .across = false, .across_why = NO_ACROSS),
 		H(PLAIN),
 		H(SHORT, .refuses = true),
-		P(true, SHORT + 1, .wish = PATH_NO_NIC),
-		N(true, SHORT + 1, .near = true, .wish = PATH_PEER_LONG),
+		P(true, SHORT + 1, .policy = PATH_NO_NIC),
+		N(true, SHORT + 1, .near = true, .policy = PATH_PEER_LONG),
 	};
 
 	for (size_t i = 0; i < UNIT_COUNT(distinct); i++) {
@@ -271,11 +271,11 @@ static void test_reasons(void **state)
 }
 
 /* May no more than this many bytes be staged? */
-static size_t stage_max(enum path_wish wish)
+static size_t stage_max(enum path_policy policy)
 {
-	if (wish == PATH_PEER_ONLY)
+	if (policy == PATH_PEER_ONLY)
 		return 0;
-	return wish == PATH_PEER_LONG || wish == PATH_ACROSS_LONG ? PLAIN : SIZE_MAX;
+	return policy == PATH_PEER_LONG || policy == PATH_ACROSS_LONG ? PLAIN : SIZE_MAX;
 }
 
 /* What holds for every message */
@@ -294,16 +294,16 @@ static void check_rules(const struct path_query *query)
 	if (choice.path == PEER) {
 		assert_int_equal(choice.proto, query->announced ? PATH_READ : PATH_DIRECT);
 		assert_true(query->len && !query->inject);
-		assert_true(query->wish == PATH_ANY || query->wish == PATH_PEER_LONG ||
-			    query->wish == PATH_PEER_ONLY);
+		assert_true(query->policy == PATH_ANY || query->policy == PATH_PEER_LONG ||
+			    query->policy == PATH_PEER_ONLY);
 		return;
 	}
 	/* and if not that one, the other one */
 	assert_int_equal(choice.proto == PATH_ACROSS, wants_across && query->across);
 	if (choice.proto == PATH_ACROSS) {
 		assert_true(query->len && !query->inject);
-		assert_true(query->wish == PATH_ANY || query->wish == PATH_NO_NIC ||
-			    query->wish == PATH_ACROSS_LONG);
+		assert_true(query->policy == PATH_ANY || query->policy == PATH_NO_NIC ||
+			    query->policy == PATH_ACROSS_LONG);
 		if (query->announced)
 			assert_true(!query->stalls && !query->unnamed && query->pieces == 1 &&
 				    (query->len > PLAIN || query->follows));
@@ -312,14 +312,14 @@ static void check_rules(const struct path_query *query)
 	assert_int_equal(choice.path, STAGE);
 	/* the reason is the first cause, of the way that was the likelier one */
 	first = wants ? query->peer_why : why;
-	if (query->near || query->wish == PATH_ACROSS_LONG)
+	if (query->near || query->policy == PATH_ACROSS_LONG)
 		first = wants_across ? query->across_why : across_why;
 	assert_ptr_equal(choice.reason, first);
-	assert_int_equal(choice.proto == PATH_NONE, query->len > stage_max(query->wish));
+	assert_int_equal(choice.proto == PATH_NONE, query->len > stage_max(query->policy));
 	if (choice.proto == PATH_NONE)
 		return;
 	/* through the host it goes in one way, whatever else was hoped for */
-	staged.wish = PATH_STAGE_ONLY;
+	staged.policy = PATH_STAGE_ONLY;
 	staged.direct = staged.peer = staged.across = false;
 	assert_int_equal(choice.proto, path_choose(&staged).proto);
 	if (choice.proto == PATH_LENT)
@@ -356,7 +356,7 @@ static void test_rules(void **state)
 				.across = bits >> 10 & 1,
 				.follows = bits >> 11 & 1,
 				.refuses = bits >> 12 & 1,
-				.wish = bits >> 13 & 7,
+				.policy = bits >> 13 & 7,
 				.lends = bits >> 16 & bits >> 1 & 1,
 				.len = lens[i],
 				.short_max = SHORT,
@@ -366,7 +366,7 @@ static void test_rules(void **state)
 				.across_why = NO_ACROSS,
 			};
 
-			if (query.wish <= PATH_STAGE_ONLY)
+			if (query.policy <= PATH_STAGE_ONLY)
 				check_rules(&query);
 		}
 	}

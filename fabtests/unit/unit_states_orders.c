@@ -398,7 +398,7 @@ void test_offer_forged(void **state)
 	forged_start();
 	assert_true(dev_find(forged.secret, &mem));
 	scene_open(&scene, NULL);
-	scene.ep.wish = PATH_ANY;
+	scene.ep.policy = PATH_ANY;
 	assert_false(forged_write(SCENE_ID, 0, SCENE_LEN));
 
 	ipc_own_stand(&scene.own, SCENE_ID + 1, &mem, forged.secret + 9, 30000);
@@ -422,7 +422,7 @@ void test_offer_stands(void **state)
 	void *addr;
 
 	scene_open(&scene, NULL);
-	scene.ep.wish = PATH_ANY;
+	scene.ep.policy = PATH_ANY;
 	scene.id = scene_send(&scene, SCENE_LEN, 0)->transfer.id;
 	mem = scene.req->mem;
 	claim.number = scene.id;

@@ -279,7 +279,7 @@ static void bring_announced_delivery(struct scene *scene)
 
 static void bring_announced_offered(struct scene *scene)
 {
-	scene->ep.wish = PATH_ANY;
+	scene->ep.policy = PATH_ANY;
 	bring_announced(scene);
 }
 
@@ -516,7 +516,7 @@ static void bring_across(struct scene *scene)
 	scene_describe(device_there, SCENE_LEN, &msg.offer);
 	ipc_own_stand(&scene->own, SCENE_ID, &(struct dev_mem){.id = msg.offer.id},
 		      device_there, SCENE_LEN);
-	scene->ep.wish = PATH_ANY;
+	scene->ep.policy = PATH_ANY;
 	scene_dispatch(scene, &msg);
 }
 
@@ -676,7 +676,7 @@ void scene_open(struct scene *scene, const struct scene_kind *kind)
 	fake_xfer.wrong = 0;
 	fake_ep_open(&scene->ep, &fake_cq);
 	scene->ep.tag_bit = FAKE_TAG_BIT;
-	scene->ep.wish = PATH_STAGE_ONLY;
+	scene->ep.policy = PATH_STAGE_ONLY;
 	if (!kind)
 		return;
 	kind->bring(scene);

@@ -86,7 +86,7 @@ static struct xfer_peer *open_to(enum xfer_peer_state state)
 	struct xfer_peer *peer;
 
 	scene_open(&scene, NULL);
-	scene.ep.wish = PATH_ANY;
+	scene.ep.policy = PATH_ANY;
 	peer = fake_peer(&scene.ep, FAKE_ALIVE);
 	peer->state = state;
 	peer->open = state == XFER_PEER_KNOWN;
@@ -496,7 +496,7 @@ void test_offer_unnoted(void **state)
 	struct wire_msg msg = *said_msg(SAID_ANNOUNCE);
 
 	scene_open(&scene, scene_kind_named("matched"));
-	scene.ep.wish = PATH_ANY;
+	scene.ep.policy = PATH_ANY;
 	msg.id = SCENE_ID;
 	scene_note(&scene, &msg);
 	scene_describe(scene.req->iov[0].iov_base, SCENE_LEN, &msg.offer);
@@ -518,7 +518,7 @@ void test_offer_falls_early(void **state)
 	void *addr;
 
 	scene_open(&scene, NULL);
-	scene.ep.wish = PATH_ANY;
+	scene.ep.policy = PATH_ANY;
 	claim.number = scene.id = scene_send(&scene, SCENE_LEN, 0)->transfer.id;
 	scene_describe(scene.req->iov[0].iov_base, SCENE_LEN, &offer);
 	scene_lose(&scene);

@@ -27,7 +27,7 @@ int ep_opt_get(fid_t fid, int level, int name, void *value, size_t *len)
 
 void ep_opt_set_hmem_p2p(struct p2p_ep *ep, int hmem_p2p)
 {
-	static const enum path_wish wishes[] = {
+	static const enum path_policy policies[] = {
 		[CONF_PATH_AUTO] = PATH_ANY,
 		[CONF_PATH_PEER] = PATH_PEER_LONG,
 		[CONF_PATH_IPC] = PATH_ACROSS_LONG,
@@ -35,13 +35,13 @@ void ep_opt_set_hmem_p2p(struct p2p_ep *ep, int hmem_p2p)
 	};
 
 	ep->hmem_p2p = hmem_p2p;
-	ep->xfer.wish = wishes[conf.path];
+	ep->xfer.policy = policies[conf.path];
 	if (hmem_p2p == FI_HMEM_P2P_REQUIRED)
-		ep->xfer.wish = PATH_PEER_ONLY;
-	else if (hmem_p2p == FI_HMEM_P2P_DISABLED && ep->xfer.wish == PATH_ANY)
-		ep->xfer.wish = PATH_NO_NIC;
-	else if (hmem_p2p == FI_HMEM_P2P_DISABLED && ep->xfer.wish == PATH_PEER_LONG)
-		ep->xfer.wish = PATH_STAGE_ONLY;
+		ep->xfer.policy = PATH_PEER_ONLY;
+	else if (hmem_p2p == FI_HMEM_P2P_DISABLED && ep->xfer.policy == PATH_ANY)
+		ep->xfer.policy = PATH_NO_NIC;
+	else if (hmem_p2p == FI_HMEM_P2P_DISABLED && ep->xfer.policy == PATH_PEER_LONG)
+		ep->xfer.policy = PATH_STAGE_ONLY;
 }
 
 static int ep_opt_hmem_p2p(struct p2p_ep *ep, int value)

@@ -9,7 +9,7 @@ static const char *path_only_stage(const struct path_query *query)
 {
 	if (!query->len)
 		return "an empty message";
-	if (query->wish == PATH_STAGE_ONLY)
+	if (query->policy == PATH_STAGE_ONLY)
 		return "FI_P2P_PATH or FI_OPT_FI_HMEM_P2P wants it staged";
 	if (query->inject)
 		return "injected: the buffer is the application's again at once";
@@ -35,9 +35,9 @@ bool path_wants_peer(const struct path_query *query, const char **why)
 	*why = path_only_stage(query);
 	if (*why)
 		return false;
-	if (query->wish == PATH_NO_NIC)
+	if (query->policy == PATH_NO_NIC)
 		*why = "FI_OPT_FI_HMEM_P2P leaves the NIC out";
-	else if (query->wish == PATH_ACROSS_LONG)
+	else if (query->policy == PATH_ACROSS_LONG)
 		*why = "FI_P2P_PATH=ipc leaves the NIC out";
 	else if (!query->announced && !query->direct)
 		*why = "over a hook, and the core provider's CPU may touch a message's buffer";
@@ -69,7 +69,7 @@ bool path_wants_across(const struct path_query *query, const char **why)
 	*why = path_only_stage(query);
 	if (*why)
 		return false;
-	if (query->wish == PATH_PEER_LONG || query->wish == PATH_PEER_ONLY)
+	if (query->policy == PATH_PEER_LONG || query->policy == PATH_PEER_ONLY)
 		*why = "FI_P2P_PATH or FI_OPT_FI_HMEM_P2P leaves nothing but the NIC";
 	else if (query->announced && query->len <= query->plain_max && !query->follows)
 		*why = query->near
@@ -77,7 +77,7 @@ bool path_wants_across(const struct path_query *query, const char **why)
 			       : "short message: one copy is cheaper than a round trip";
 	else if (query->announced)
 		*why = path_announce_not(query);
-	if (*why || !query->announced || query->wish == PATH_ACROSS_LONG ||
+	if (*why || !query->announced || query->policy == PATH_ACROSS_LONG ||
 	    path_stage(query) == PATH_LONG)
 		return !*why;
 	/* a receiver that cannot take it so would have to ask for it first */
@@ -95,8 +95,8 @@ const char *path_far_reason(uint64_t far)
 		[PATH_FAR_NOT] = "one copy from device to device, within the host",
 		[PATH_FAR_HOST] = "the receiver is on another host",
 		[PATH_FAR_BUFFER] = "the receiver's buffer is host memory",
-		[PATH_FAR_WISH] = "the receiver's FI_P2P_PATH or FI_OPT_FI_HMEM_P2P wants it "
-				  "staged",
+		[PATH_FAR_POLICY] = "the receiver's FI_P2P_PATH or FI_OPT_FI_HMEM_P2P wants it "
+				    "staged",
 		[PATH_FAR_CLOSED] =
 			"the receiver cannot open the sender's memory, or its board",
 		[PATH_FAR_BUSY] =
@@ -121,7 +121,7 @@ struct path_choice path_choose(const struct path_query *query)
 	const char *why, *far_why;
 	bool peer = path_wants_peer(query, &why) && query->peer;
 	bool across = path_wants_across(query, &far_why) && query->across;
-	bool here = query->near || query->wish == PATH_ACROSS_LONG || !query->announced;
+	bool here = query->near || query->policy == PATH_ACROSS_LONG || !query->announced;
 
 	if (peer)
 		return (struct path_choice){FI_P2P_PATH_PEER,
@@ -134,11 +134,11 @@ struct path_choice path_choose(const struct path_query *query)
 		return (struct path_choice){here ? FI_P2P_PATH_IPC : FI_P2P_PATH_STAGE,
 					    PATH_ACROSS,
 					    here ? path_far_reason(PATH_FAR_NOT) : why};
-	if (query->near || query->wish == PATH_ACROSS_LONG)
+	if (query->near || query->policy == PATH_ACROSS_LONG)
 		why = far_why ? far_why : query->across_why;
 	if (query->len &&
-	    (query->wish == PATH_PEER_ONLY ||
-	     ((query->wish == PATH_PEER_LONG || query->wish == PATH_ACROSS_LONG) &&
+	    (query->policy == PATH_PEER_ONLY ||
+	     ((query->policy == PATH_PEER_LONG || query->policy == PATH_ACROSS_LONG) &&
 	      query->len > query->plain_max)))
 		return (struct path_choice){FI_P2P_PATH_STAGE, PATH_NONE, why};
 	return (struct path_choice){FI_P2P_PATH_STAGE, path_stage(query), why};

@@ -44,7 +44,7 @@ static inline bool path_offers(enum path_proto proto)
 }
 
 /* The ways that the user and the application leave open, as FI_OPT_FI_HMEM_P2P has them */
-enum path_wish {
+enum path_policy {
 	PATH_ANY,
 	PATH_NO_NIC,      /* any way but the NIC's own */
 	PATH_PEER_LONG,   /* messages longer than plain_max have to go the NIC's way */
@@ -59,7 +59,7 @@ enum path_far {
 	PATH_FAR_NOT,     /* the receiver does copy it */
 	PATH_FAR_HOST,
 	PATH_FAR_BUFFER,
-	PATH_FAR_WISH,
+	PATH_FAR_POLICY,
 	PATH_FAR_CLOSED,
 	PATH_FAR_BUSY,
 	PATH_FAR_USER,   /* of another user on this host */
@@ -83,7 +83,7 @@ enum path_far {
  * @slot:	there is a free slot for the message now
  * @unnamed:	an announcement has no room for the endpoint's own name
  * @inject:	the buffer may not be read any more after the call has returned
- * @wish:	the ways that are left open
+ * @policy:	the ways that are left open
  * @peer:	the NIC reaches the buffer
  * @peer_why:	if not @peer: why
  * @direct:	over a hook: the NIC itself sends or receives what is longer than @inline_max,
@@ -108,7 +108,7 @@ struct path_query {
 	bool slot;
 	bool unnamed;
 	bool inject;
-	enum path_wish wish;
+	enum path_policy policy;
 	bool peer;
 	const char *peer_why;
 	size_t pieces;

@@ -317,7 +317,7 @@ static void eager_received(struct xfer_ctx *ctx, const struct core_comp *comp)
 		return;
 	}
 	/* the other end may not know, and have sent it as a short message is sent */
-	if (req->ctx.ep->wish == PATH_PEER_ONLY) {
+	if (req->ctx.ep->policy == PATH_PEER_ONLY) {
 		P2P_WARN("%zu bytes for %s device %d have come by way of host memory: "
 			 "FI_HMEM_P2P_REQUIRED\n",
 			 req->comp.len, req->mem.ops->name, req->mem.ordinal);
@@ -359,7 +359,7 @@ static int eager_recv_prepare(struct xfer_req *req, void *const *desc)
 	struct xfer_ep *ep = req->ctx.ep;
 	const struct path_query query = {
 		.len = req->len,
-		.wish = ep->wish,
+		.policy = ep->policy,
 		.direct = ep->quirks & QUIRK_DIRECT,
 	};
 	const char *why;
@@ -371,7 +371,7 @@ static int eager_recv_prepare(struct xfer_req *req, void *const *desc)
 		req->path.path = FI_P2P_PATH_PEER;
 		return 0;
 	}
-	if (ep->quirks & QUIRK_DIRECT && ep->wish == PATH_PEER_ONLY && req->len) {
+	if (ep->quirks & QUIRK_DIRECT && ep->policy == PATH_PEER_ONLY && req->len) {
 		P2P_WARN("a receive into %s device %d may not be staged: %s\n",
 			 req->mem.ops->name, req->mem.ordinal, why);
 		return -FI_EOPNOTSUPP;

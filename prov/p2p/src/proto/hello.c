@@ -74,7 +74,7 @@
 /* Only where a message takes less time than a copy through the host are short ones worth it. */
 void hello_start(struct xfer_ep *ep)
 {
-	const struct path_query query = {.len = 1, .wish = ep->wish};
+	const struct path_query query = {.len = 1, .policy = ep->policy};
 	const char *why;
 
 	xfer_assert_locked(ep->xfer);

@@ -24,7 +24,7 @@ bool hello_doubts(const struct xfer_peer *peer)
 void hello_offered(struct xfer_peer *peer, size_t len, enum path_far far, bool plain)
 {
 	const bool refuses =
-		far == PATH_FAR_HOST || far == PATH_FAR_WISH || far == PATH_FAR_USER;
+		far == PATH_FAR_HOST || far == PATH_FAR_POLICY || far == PATH_FAR_USER;
 
 	xfer_assert_locked(peer->ep->xfer);
 	/* its driver may open other memory, or the same one later */

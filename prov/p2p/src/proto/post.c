@@ -39,7 +39,7 @@
 static struct path_query post_query(struct xfer_ep *ep, const struct p2p_op *op, size_t len)
 {
 	/* of the core we only hear when a message is in the receiver's staging memory */
-	const size_t most = op->flags & FI_DELIVERY_COMPLETE || ep->wish == PATH_ACROSS_LONG
+	const size_t most = op->flags & FI_DELIVERY_COMPLETE || ep->policy == PATH_ACROSS_LONG
 				    ? WIRE_PLAIN_MAX
 				    : conf.eager_size;
 	bool whole = len <= most;
@@ -60,7 +60,7 @@ static struct path_query post_query(struct xfer_ep *ep, const struct p2p_op *op,
 			 (ep->waiting || stage_lends(&ep->xfer->stage, len)),
 		.unnamed = ep->front.name_len > WIRE_NAME_MAX,
 		.inject = op->flags & FI_INJECT,
-		.wish = ep->wish,
+		.policy = ep->policy,
 		.pieces = op->msg.iov_count,
 		.direct = ep->quirks & QUIRK_DIRECT,
 		.inline_max = ep->inline_max,

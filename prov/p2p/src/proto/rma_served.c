@@ -297,12 +297,12 @@ static struct path_query rma_served_query(const struct xfer_req *req)
 	const struct xfer_ep *ep = req->ctx.ep;
 	const struct xfer_peer *peer = req->peer ? req->peer : xfer_peer_find(ep, req->addr);
 	const struct stage *stage = &ep->xfer->stage;
-	enum path_wish wish = PATH_NO_NIC;
+	enum path_policy policy = PATH_NO_NIC;
 
 	if (!req->mem.ops)
-		wish = PATH_STAGE_ONLY;
-	else if (ep->wish == PATH_ACROSS_LONG || ep->wish == PATH_STAGE_ONLY)
-		wish = ep->wish;
+		policy = PATH_STAGE_ONLY;
+	else if (ep->policy == PATH_ACROSS_LONG || ep->policy == PATH_STAGE_ONLY)
+		policy = ep->policy;
 	return (struct path_query){
 		.announced = true,
 		.len = req->len,
@@ -310,7 +310,7 @@ static struct path_query rma_served_query(const struct xfer_req *req)
 		.plain_max = WIRE_PAYLOAD_MAX,
 		.slot = stage_slot_free(stage, STAGE_WHOLE_OUT, req->len, NULL),
 		.unnamed = ep->front.name_len > WIRE_NAME_MAX,
-		.wish = wish,
+		.policy = policy,
 		.pieces = req->count,
 		.near = ep->quirks & QUIRK_NEAR,
 		.refuses = !hello_takes_offers(peer),

@@ -63,7 +63,7 @@ enum path_far rndv_across_open(struct xfer_arrival *arrival, void **from)
 	struct xfer_req *req = arrival->req;
 	struct ipc *ipc = &req->ctx.ep->xfer->ipc;
 	const struct path_query query = {.len = req->transfer.wanted,
-					 .wish = req->ctx.ep->wish};
+					 .policy = req->ctx.ep->policy};
 	const struct ipc_claim claim = {
 		.peer = (uintptr_t) arrival->peer,
 		.number = arrival->id,
@@ -82,7 +82,7 @@ enum path_far rndv_across_open(struct xfer_arrival *arrival, void **from)
 	if (!req->mem.ops)
 		return PATH_FAR_BUFFER;
 	if (!path_wants_across(&query, &why))
-		return PATH_FAR_WISH;
+		return PATH_FAR_POLICY;
 	far = rndv_across_apart(arrival);
 	if (far != PATH_FAR_NOT)
 		return far;

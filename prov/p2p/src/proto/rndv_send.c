@@ -528,10 +528,10 @@ static void rndv_taken(struct xfer_req *req, enum path_far far)
 /* Tells whether a message may not be staged, though the receiver wants that. @proto: as announced */
 static bool rndv_forbidden(const struct xfer_req *req, enum path_proto proto)
 {
-	enum path_wish wish = req->ctx.ep->wish;
-	bool nic = proto == PATH_READ && (wish == PATH_PEER_LONG || wish == PATH_PEER_ONLY);
+	enum path_policy policy = req->ctx.ep->policy;
+	bool nic = proto == PATH_READ && (policy == PATH_PEER_LONG || policy == PATH_PEER_ONLY);
 
-	if (!req->mem.ops || req->len <= WIRE_PLAIN_MAX || (wish != PATH_ACROSS_LONG && !nic))
+	if (!req->mem.ops || req->len <= WIRE_PLAIN_MAX || (policy != PATH_ACROSS_LONG && !nic))
 		return false;
 	P2P_WARN("%zu bytes from %s device %d may not be staged: %s\n", req->len,
 		 req->mem.ops->name, req->mem.ordinal, req->path.reason);

@@ -117,7 +117,7 @@ void pin_word(const struct xfer *xfer, uint64_t id, struct fi_rma_iov *remote)
 
 struct path_choice pin_choose(struct xfer_req *req, struct path_query *query)
 {
-	const bool must = query->wish == PATH_PEER_LONG || query->wish == PATH_PEER_ONLY;
+	const bool must = query->policy == PATH_PEER_LONG || query->policy == PATH_PEER_ONLY;
 	const char *why;
 
 	xfer_assert_locked(req->ctx.ep->xfer);
@@ -144,7 +144,7 @@ int pin_choose_rma(struct xfer_req *req, size_t len, const char *far_why,
 		.len = len,
 		.plain_max = WIRE_PLAIN_MAX,
 		.inject = req->op_flags & FI_INJECT,
-		.wish = ep->wish,
+		.policy = ep->policy,
 		.peer_why = far_why,
 		.direct = true,
 		.inline_max = req->recv ? 0 : ep->inline_max,

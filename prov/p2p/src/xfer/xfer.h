@@ -337,7 +337,7 @@ struct xfer_channel {
  * @resumes:	whom post_progress() looks at next in @sendq, or NULL
  * @ready:	how many of them may be sent
  * @copying:	copies in flight for its records, and memory that is made durable for them
- * @wish:	see struct path_query
+ * @policy:	see struct path_query
  * @proto:	what protocols keep here
  * @peers, @tokens, @pasts: see peer.h
  * @inline_max:	the core's CPU may copy what is sent up to this length
@@ -377,7 +377,7 @@ struct xfer_ep {
 	unsigned int copying;
 	struct xfer_ctxs live;
 	LIST_ENTRY(xfer_ep) entry;
-	enum path_wish wish;
+	enum path_policy policy;
 	struct proto_ep *proto;
 	struct xfer_peer *peers;
 	struct xfer_token *tokens;
