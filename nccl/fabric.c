@@ -297,6 +297,21 @@ void fabric_op_post(struct fabric_port *port, struct fabric_op *op)
 		STAILQ_INSERT_TAIL(&port->stalled, op, entry);
 }
 
+void fabric_op_cancel(struct fabric_port *port, struct fabric_op *op)
+{
+	const struct fabric_op *at;
+
+	STAILQ_FOREACH(at, &port->stalled, entry)
+		if (at == op)
+			break;
+	if (!at) {
+		fi_cancel(&port->ep->fid, &op->context);
+		return;
+	}
+	STAILQ_REMOVE(&port->stalled, op, fabric_op, entry);
+	fabric_op_end(op, FI_ECANCELED, 0);
+}
+
 /* What has failed. False: nothing */
 static bool fabric_read_error(struct fabric_port *port)
 {

@@ -109,6 +109,9 @@ int fabric_port_insert(struct fabric_port *port, const struct fabric_name *name,
 /** fabric_op_post() - begins an operation, or lets it wait for room [locked]. An error is told by @done. */
 void fabric_op_post(struct fabric_port *port, struct fabric_op *op);
 
+/** fabric_op_cancel() - ends an operation early, if libfabric can [locked] */
+void fabric_op_cancel(struct fabric_port *port, struct fabric_op *op);
+
 /** fabric_progress() - begins what has waited, and tells what has ended [locked] */
 void fabric_progress(struct fabric_port *port);
 

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Puts, gets and signals. See gin.h. */
-#include "gin.h"
+#include "gin_coll.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
-#include <rdma/fi_tagged.h>
 
-#define GIN_MAGIC 0x70327047u
+#define GIN_MAGIC 0x70327048u
 
 /* Requests that have their memory together, as the values of signals may want a region */
 #define GIN_BATCH 256
@@ -19,26 +18,10 @@
 struct gin_handle {
 	uint32_t magic;
 	struct fabric_name name;
+	uint16_t alive;
 };
 
 _Static_assert(sizeof(struct gin_handle) <= NCCL_HANDLE_MAX, "a handle is too long");
-
-/** struct gin_key - how a rank's part of a region is reached; @err: it is not */
-struct gin_key {
-	uint64_t key;
-	uint64_t base;
-	uint64_t size;
-	int32_t err;
-};
-
-/** struct gin_mr - a region of all ranks: @keys of each. @open: not closed yet [locked] */
-struct gin_mr {
-	struct fabric_mr mr;
-	struct gin_coll *coll;
-	bool open;
-	LIST_ENTRY(gin_mr) entry;
-	struct gin_key keys[];
-};
 
 /* Signals under way in a lane. Behind them, those for the same word become one. */
 #define GIN_SIGNALS 4
@@ -113,58 +96,6 @@ struct gin_ctx {
 	struct gin_lane lanes[];
 };
 
-/** struct gin_listener - an endpoint. NCCL and the communicator use it: @users of it, once it is @connected */
-struct gin_listener {
-	struct fabric_port port;
-	unsigned int users;
-	bool connected;
-};
-
-/** struct gin_said - what a rank says of a region: one message */
-struct gin_said {
-	struct fabric_op op;
-	struct gin_coll *coll;
-	uint32_t rank;
-	bool sends;
-	uint64_t tag;
-	struct gin_key *key;
-	unsigned int *left;
-};
-
-/**
- * struct gin_coll - a communicator.
- * @regions:	how many were registered, by which ranks know each other's messages
- * @keys, @said:	what ranks tell each other of a region: room that is there before any fails
- * @failed:	something has failed
- * @mrs:	regions, also closed ones: when NCCL aborts, its thread may still name them [locked]
- */
-struct gin_coll {
-	struct gin_listener *listener;
-	struct fabric_port *port;
-	uint32_t nranks;
-	uint32_t rank;
-	uint32_t regions;
-	struct gin_key *keys;
-	struct fabric_mr keys_mr;
-	struct gin_said *said;
-	bool failed;
-	LIST_HEAD(, gin_ctx) ctxs;
-	LIST_HEAD(, gin_mr) mrs;
-	SLIST_HEAD(, gin_batch) batches;
-	STAILQ_HEAD(, gin_req) free;
-	fi_addr_t peers[];
-};
-
-static void gin_lock(struct gin_coll *coll)
-{
-	pthread_mutex_lock(&coll->port->lock);
-}
-
-static void gin_unlock(struct gin_coll *coll)
-{
-	pthread_mutex_unlock(&coll->port->lock);
-}
-
 /* ---- connecting ---- */
 
 int gin_listen(void *handle, void **listens)
@@ -183,6 +114,7 @@ int gin_listen(void *handle, void **listens)
 		return fabric_failed(ret, "opening an endpoint for puts");
 	}
 	made->users = 1;
+	made->alive = alive_open(&said.name, &said.alive);
 	memcpy(handle, &said, sizeof said);
 	*listens = made;
 	return NCCL_SUCCESS;
@@ -194,6 +126,8 @@ int gin_listen_close(void *listens)
 
 	if (--listener->users)
 		return NCCL_SUCCESS;
+	if (listener->alive >= 0)
+		close(listener->alive);
 	fabric_port_close(&listener->port);
 	free(listener);
 	return NCCL_SUCCESS;
@@ -206,6 +140,8 @@ static int gin_peers_insert(struct gin_coll *coll, void *handles[])
 
 	for (uint32_t i = 0; i < coll->nranks; i++) {
 		memcpy(&said, handles[i], sizeof said);
+		coll->peers[i].name = said.name;
+		coll->peers[i].port = said.alive;
 		if (said.magic != GIN_MAGIC) {
 			fabric_warn(
 				"the handle of rank %u is not of this plugin. Load it on all "
@@ -213,7 +149,7 @@ static int gin_peers_insert(struct gin_coll *coll, void *handles[])
 				i);
 			return NCCL_INVALID_USAGE;
 		}
-		ret = fabric_port_insert(coll->port, &said.name, &coll->peers[i]);
+		ret = fabric_port_insert(coll->port, &said.name, &coll->peers[i].addr);
 		if (ret)
 			return fabric_failed(ret, "a peer's name");
 	}
@@ -254,6 +190,8 @@ int gin_connect(void *handles[], int nranks, int rank, void *listens, struct gin
 	STAILQ_INIT(&coll->free);
 	listener->users++;
 	listener->connected = true;
+	for (uint32_t i = 0; i < coll->nranks; i++)
+		coll->peers[i].asks = -1;
 	ret = gin_said_open(coll);
 	if (!ret)
 		ret = gin_peers_insert(coll, handles);
@@ -326,7 +264,7 @@ static ssize_t gin_signal_begin(struct fabric_op *op)
 		.msg_iov = &ioc,
 		.desc = &req->value_desc,
 		.iov_count = 1,
-		.addr = req->coll->peers[req->rank],
+		.addr = req->coll->peers[req->rank].addr,
 		.rma_iov = &far,
 		.rma_iov_count = 1,
 		.datatype = FI_UINT64,
@@ -450,7 +388,7 @@ static ssize_t gin_bytes_begin(struct fabric_op *op)
 		.msg_iov = &iov,
 		.desc = &desc,
 		.iov_count = 1,
-		.addr = req->coll->peers[req->rank],
+		.addr = req->coll->peers[req->rank].addr,
 		.rma_iov = &far,
 		.rma_iov_count = 1,
 		.context = &op->context,
@@ -573,6 +511,27 @@ int gin_test(struct gin_req *req, int *done)
 	return ret;
 }
 
+static void gin_list_lose(struct gin_reqs *reqs, const struct gin_mr *mr)
+{
+	struct gin_req *req;
+
+	TAILQ_FOREACH(req, reqs, entry)
+		if ((req->moves && (req->near.mr == mr || req->far.mr == mr)) ||
+		    (req->signals && req->word.mr == mr))
+			req->lost = true;
+}
+
+void gin_reqs_lose(struct gin_coll *coll, const struct gin_mr *mr)
+{
+	struct gin_ctx *ctx;
+
+	LIST_FOREACH(ctx, &coll->ctxs, entry)
+		for (size_t i = 0; i < (size_t) ctx->count * coll->nranks; i++) {
+			gin_list_lose(&ctx->lanes[i].reqs, mr);
+			gin_list_lose(&ctx->lanes[i].signals, mr);
+		}
+}
+
 int gin_progress(struct gin_coll *coll)
 {
 	gin_lock(coll);
@@ -651,6 +610,9 @@ int gin_coll_close(struct gin_coll *coll)
 		fabric_mr_close(&batch->mr);
 	}
 	gin_listen_close(coll->listener);
+	for (uint32_t i = 0; i < coll->nranks; i++)
+		if (coll->peers[i].asks >= 0)
+			close(coll->peers[i].asks);
 	while ((batch = SLIST_FIRST(&coll->batches))) {
 		SLIST_REMOVE_HEAD(&coll->batches, entry);
 		free(batch);
@@ -662,139 +624,5 @@ int gin_coll_close(struct gin_coll *coll)
 	free(coll->keys);
 	free(coll->said);
 	free(coll);
-	return NCCL_SUCCESS;
-}
-
-/* ---- regions ---- */
-
-static ssize_t gin_said_begin(struct fabric_op *op)
-{
-	struct gin_said *said = (struct gin_said *) op;
-	const fi_addr_t peer = said->coll->peers[said->rank];
-	struct fid_ep *ep = said->coll->port->ep;
-
-	return said->sends
-		       ? fi_tsend(ep, said->key, sizeof *said->key, said->coll->keys_mr.desc,
-				  peer, said->tag, &op->context)
-		       : fi_trecv(ep, said->key, sizeof *said->key, said->coll->keys_mr.desc,
-				  peer, said->tag, 0, &op->context);
-}
-
-static void gin_said_done(struct fabric_op *op)
-{
-	struct gin_said *said = (struct gin_said *) op;
-
-	if (op->err)
-		said->key->err = -op->err;
-	--*said->left;
-}
-
-/* Tells all other ranks of this one's key, and hears theirs */
-static void gin_keys_exchange(struct gin_coll *coll)
-{
-	const uint64_t tag = (uint64_t) coll->regions++ << 32;
-	unsigned int left = 2 * (coll->nranks - 1);
-
-	gin_lock(coll);
-	for (uint32_t i = 0; i < 2 * coll->nranks; i++) {
-		const uint32_t rank = i % coll->nranks;
-		const bool sends = i >= coll->nranks;
-
-		if (rank == coll->rank)
-			continue;
-		coll->said[i] = (struct gin_said){
-			.op = {.begin = gin_said_begin, .done = gin_said_done},
-			.coll = coll,
-			.rank = rank,
-			.sends = sends,
-			.tag = tag | (sends ? coll->rank : rank),
-			.key = &coll->keys[sends ? coll->rank : rank],
-			.left = &left,
-		};
-		fabric_op_post(coll->port, &coll->said[i].op);
-	}
-	fabric_progress(coll->port);
-	while (left) {
-		gin_unlock(coll);
-		sched_yield();
-		gin_lock(coll);
-		fabric_progress(coll->port);
-	}
-	gin_unlock(coll);
-}
-
-/* One that was closed, or a new one */
-static struct gin_mr *gin_mr_new(struct gin_coll *coll)
-{
-	struct gin_mr *mr;
-
-	gin_lock(coll);
-	LIST_FOREACH(mr, &coll->mrs, entry)
-		if (!mr->open)
-			break;
-	if (!mr && (mr = calloc(1, sizeof *mr + coll->nranks * sizeof mr->keys[0]))) {
-		mr->coll = coll;
-		LIST_INSERT_HEAD(&coll->mrs, mr, entry);
-	}
-	gin_unlock(coll);
-	return mr;
-}
-
-int gin_mr_open(struct gin_coll *coll, void *data, size_t size, int type, struct gin_mr **made)
-{
-	struct gin_mr *mr = gin_mr_new(coll);
-	struct gin_key *own = &coll->keys[coll->rank];
-	int ret = 0;
-
-	/* the others wait for what is said of it, also if it fails here */
-	*own = (struct gin_key){.size = size, .err = -FI_ENOMEM};
-	if (mr) {
-		own->err = fabric_mr_open(coll->port, data, size, type, &mr->mr);
-		own->key = mr->mr.key;
-		own->base = mr->mr.base;
-	}
-	gin_keys_exchange(coll);
-	for (uint32_t i = 0; !ret && i < coll->nranks; i++)
-		ret = coll->keys[i].err;
-	if (ret) {
-		if (mr)
-			fabric_mr_close(&mr->mr);
-		return fabric_failed(ret, "registering memory on all ranks");
-	}
-	gin_lock(coll);
-	memcpy(mr->keys, coll->keys, coll->nranks * sizeof mr->keys[0]);
-	mr->open = true;
-	gin_unlock(coll);
-	*made = mr;
-	return NCCL_SUCCESS;
-}
-
-static void gin_reqs_lose(struct gin_reqs *reqs, const struct gin_mr *mr)
-{
-	struct gin_req *req;
-
-	TAILQ_FOREACH(req, reqs, entry)
-		if ((req->moves && (req->near.mr == mr || req->far.mr == mr)) ||
-		    (req->signals && req->word.mr == mr))
-			req->lost = true;
-}
-
-int gin_mr_close(struct gin_mr *mr)
-{
-	struct gin_coll *coll = mr->coll;
-	struct fabric_mr closing;
-	struct gin_ctx *ctx;
-
-	gin_lock(coll);
-	closing = mr->mr;
-	mr->mr.mr = NULL;
-	mr->open = false;
-	LIST_FOREACH(ctx, &coll->ctxs, entry)
-		for (size_t i = 0; i < (size_t) ctx->count * coll->nranks; i++) {
-			gin_reqs_lose(&ctx->lanes[i].reqs, mr);
-			gin_reqs_lose(&ctx->lanes[i].signals, mr);
-		}
-	gin_unlock(coll);
-	fabric_mr_close(&closing);
 	return NCCL_SUCCESS;
 }
