@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
@@ -125,12 +126,34 @@ static void fabric_shut(void)
 	fabric.info = NULL;
 }
 
+/*
+ * Kernels of NCCL's wait for what is transferred: ofi_p2p is to make no call that waits for them. Other threads read the
+ * environment meanwhile, and setenv() frees what they read. So they get another array, and the old one stays.
+ */
+static void fabric_cuda_api(void)
+{
+	size_t count = 0;
+	char **longer;
+
+	if (getenv("FI_P2P_CUDA_API"))
+		return;
+	while (environ && environ[count])
+		count++;
+	longer = calloc(count + 2, sizeof *longer);
+	if (!longer)
+		return;
+	if (count)
+		memcpy(longer, environ, count * sizeof *longer);
+	/* they outlive the plugin, which NCCL may unload */
+	longer[count] = strdup("FI_P2P_CUDA_API=async");
+	__atomic_store_n(&environ, longer, __ATOMIC_RELEASE);
+}
+
 static int fabric_begin(void)
 {
 	int ret;
 
-	/* kernels of NCCL's wait for what is transferred: ofi_p2p is to make no call that waits for them */
-	setenv("FI_P2P_CUDA_API", "async", 0);
+	fabric_cuda_api();
 	ret = fabric_find(FABRIC_MESSAGES | FABRIC_REMOTE);
 	if (ret)
 		ret = fabric_find(FABRIC_MESSAGES);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "gin_world.h"
 
@@ -602,6 +603,25 @@ static int no_provider(struct world *w)
 	return gin_check(w->net->finalize(ctx), "finalize after a choice");
 }
 
+/* init sets a variable, while other threads may be reading the environment: what they read stays as it was. */
+static int environment(struct world *w)
+{
+	char **before = environ, *copy[1024];
+	size_t count = 0;
+	void *ctx;
+
+	unsetenv("FI_P2P_CUDA_API");
+	while (before[count])
+		count++;
+	FT_CHECK(count < FT_COUNT(copy), "%zu variables", count);
+	memcpy(copy, before, (count + 1) * sizeof(*copy));
+	FT_TRY(gin_check(w->net->init(&ctx, 1, NULL, gin_say, NULL), "init"));
+	FT_CHECK(!memcmp(copy, before, (count + 1) * sizeof(*copy)),
+		 "the environment was changed under its readers");
+	FT_CHECK(getenv("FI_P2P_CUDA_API"), "the variable was not set");
+	return gin_check(w->net->finalize(ctx), "finalize");
+}
+
 /* NCCL 2.28 calls init of puts for its first communicator alone, but finalizes all. The others' messages go on. */
 static int many_ends(struct world *w)
 {
@@ -655,6 +675,7 @@ static int run(struct ft_proc *proc)
 	FT_CHECK(w.net, "no messages");
 	FT_TRY(buffer(&w, &w.data, 2 * (size_t) proc->ranks * SLOT));
 	FT_TRY(buffer(&w, &w.words, WORDS * sizeof(uint64_t)));
+	FT_TRY(environment(&w));
 	FT_TRY(no_provider(&w));
 	FT_TRY(gin_messages(&w));
 	FT_TRY(puts_by_all(&w, plugin));
