@@ -374,21 +374,21 @@ void fabric_progress(struct fabric_port *port)
 /* The ordinal of the GPU with that memory, as its driver says */
 static int fabric_cuda_ordinal(void *data, int *ordinal)
 {
-	static int (*ask)(void *value, int what, uint64_t addr);
+	typedef int (*asks)(void *value, int what, uint64_t addr);
+	static asks found;
+	asks ask = __atomic_load_n(&found, __ATOMIC_RELAXED);
+	void *driver = ask ? NULL : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
 
-	if (!ask) {
-		void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-
-		if (driver)
-			*(void **) &ask = dlsym(driver, "cuPointerGetAttribute");
+	if (driver) {
+		*(void **) &ask = dlsym(driver, "cuPointerGetAttribute");
+		__atomic_store_n(&found, ask, __ATOMIC_RELAXED);
 	}
 	if (!ask || ask(ordinal, CUDA_POINTER_ORDINAL, (uint64_t) data))
 		return -FI_EINVAL;
 	return 0;
 }
 
-int fabric_mr_open(struct fabric_port *port, void *data, size_t size, int type,
-		   struct fabric_mr *mr)
+int fabric_mr_open(void *data, size_t size, int type, struct fabric_mr *mr)
 {
 	struct iovec iov = {data, size};
 	struct fi_mr_attr attr = {
@@ -409,27 +409,37 @@ int fabric_mr_open(struct fabric_port *port, void *data, size_t size, int type,
 	*mr = (struct fabric_mr){.data = data, .size = size};
 	if (!ret)
 		ret = fi_mr_regattr(fabric.domain, &attr, 0, &mr->mr);
-	if (!ret && mode & FI_MR_ENDPOINT) {
+	mr->base = mode & FI_MR_VIRT_ADDR ? (uint64_t) data : 0;
+	return ret;
+}
+
+int fabric_mr_bind(struct fabric_port *port, struct fabric_mr *mr)
+{
+	int ret = 0;
+
+	if (fabric.info->domain_attr->mr_mode & FI_MR_ENDPOINT) {
 		ret = port->ep ? fi_mr_bind(mr->mr, &port->ep->fid, 0) : -FI_ESHUTDOWN;
 		if (!ret)
 			ret = fi_mr_enable(mr->mr);
-		if (ret)
-			fabric_mr_close(mr);
 	}
-	if (ret)
+	if (ret) {
+		fabric_mr_close(mr);
 		return ret;
+	}
 	mr->desc = fi_mr_desc(mr->mr);
 	mr->key = fi_mr_key(mr->mr);
-	mr->base = mode & FI_MR_VIRT_ADDR ? (uint64_t) data : 0;
 	return 0;
 }
 
 int fabric_mr_local(struct fabric_port *port, void *data, size_t size, struct fabric_mr *mr)
 {
+	int ret;
+
 	*mr = (struct fabric_mr){.data = data, .size = size};
 	if (!(fabric.info->domain_attr->mr_mode & FI_MR_LOCAL))
 		return 0;
-	return fabric_mr_open(port, data, size, NCCL_HOST, mr);
+	ret = fabric_mr_open(data, size, NCCL_HOST, mr);
+	return ret ? ret : fabric_mr_bind(port, mr);
 }
 
 void fabric_mr_close(struct fabric_mr *mr)

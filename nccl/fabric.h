@@ -115,10 +115,11 @@ void fabric_op_cancel(struct fabric_port *port, struct fabric_op *op);
 /** fabric_progress() - begins what has waited, and tells what has ended [locked] */
 void fabric_progress(struct fabric_port *port);
 
-/** fabric_mr_open() - registers memory of @type NCCL_HOST or NCCL_CUDA for @port */
-int fabric_mr_open(struct fabric_port *port, void *data, size_t size, int type,
-		   struct fabric_mr *mr);
-/** fabric_mr_local() - the same of our own memory, if the provider wants that for what it sends */
+/** fabric_mr_open() - registers memory of @type NCCL_HOST or NCCL_CUDA, which may wait for the GPU */
+int fabric_mr_open(void *data, size_t size, int type, struct fabric_mr *mr);
+/** fabric_mr_bind() - makes the region one of @port, or closes it [locked] */
+int fabric_mr_bind(struct fabric_port *port, struct fabric_mr *mr);
+/** fabric_mr_local() - both for our own memory, if the provider wants that for what it sends [locked] */
 int fabric_mr_local(struct fabric_port *port, void *data, size_t size, struct fabric_mr *mr);
 void fabric_mr_close(struct fabric_mr *mr);
 

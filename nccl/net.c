@@ -203,10 +203,15 @@ static int net_comm_close(void *comm)
 
 static int net_reg_mr(void *comm, void *data, size_t size, int type, void **mr)
 {
-	const struct net_comm *of = comm;
+	struct fabric_port *port = &((struct net_comm *) comm)->net->port;
 	struct fabric_mr *made = malloc(sizeof *made);
-	int ret = made ? fabric_mr_open(&of->net->port, data, size, type, made) : -FI_ENOMEM;
+	int ret = made ? fabric_mr_open(data, size, type, made) : -FI_ENOMEM;
 
+	if (!ret) {
+		pthread_mutex_lock(&port->lock);
+		ret = fabric_mr_bind(port, made);
+		pthread_mutex_unlock(&port->lock);
+	}
 	if (ret) {
 		free(made);
 		return fabric_failed(ret, "registering memory");
