@@ -44,11 +44,6 @@ static bool env_ours(const char *name)
 	return !strcasecmp(name, "p2p") || env_distance(name, P2P_NAME) <= ENV_NEAR;
 }
 
-static bool env_util(const char *name)
-{
-	return !strncasecmp(name, ENV_UTIL, strlen(ENV_UTIL));
-}
-
 static void env_add(char *stack, size_t size, const char *name)
 {
 	size_t len = strlen(stack);
@@ -62,7 +57,8 @@ static void env_sort(char *const *names, size_t count, char *right, size_t size)
 	*right = '\0';
 	for (int util = 0; util < 2; util++) {
 		for (size_t i = 0; i < count; i++) {
-			if (!env_ours(names[i]) && env_util(names[i]) == util)
+			if (!env_ours(names[i]) &&
+			    (strncasecmp(names[i], ENV_UTIL, strlen(ENV_UTIL)) == 0) == util)
 				env_add(right, size, names[i]);
 		}
 	}

@@ -208,15 +208,6 @@ static uint64_t submit_arrival(const struct p2p_op *op)
 		       : FI_DELIVERY_COMPLETE;
 }
 
-/*
- * Tells whether a fence has to be ours. What is fenced may take another way than a write of the core's before
- * it, which has to be there, not just sent.
- */
-static bool submit_fences(const struct p2p_ep *ep)
-{
-	return ep->xfer.ours & ep->caps & FI_FENCE;
-}
-
 /* Hands a read or write to the core if it can do it alone, or to xfer_post_rma(). */
 static P2P_NOINLINE ssize_t submit_rma(struct p2p_ep *ep, struct p2p_op *op)
 {
@@ -233,7 +224,8 @@ static P2P_NOINLINE ssize_t submit_rma(struct p2p_ep *ep, struct p2p_op *op)
 	op->flags = submit_flags(op, ep->tx_all);
 	op->call = OP_FLAGGED;
 	op->notices = ep->notices && op->flags & FI_REMOTE_CQ_DATA;
-	if (op->notices || (op->type == FI_OP_WRITE && submit_fences(ep)))
+	/* what is fenced may take another way than this write, which has to be there then, not just sent */
+	if (op->notices || (op->type == FI_OP_WRITE && ep->xfer.ours & ep->caps & FI_FENCE))
 		op->flags |= submit_arrival(op);
 	if (op->notices)
 		op->flags &= ~FI_REMOTE_CQ_DATA;

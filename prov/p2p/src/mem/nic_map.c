@@ -399,15 +399,6 @@ static int nic_map_add(struct nic_map *map, struct nic_map_device *device,
 	return 0;
 }
 
-/* A piece that was refused may be tried again now. */
-static void nic_map_again(struct nic_map *map, struct nic_map_device *device,
-			  struct fi_p2p_stats *stats, const struct dev_mem *mem,
-			  struct nic_map_entry *entry)
-{
-	if (retry_due(&entry->retry) && nic_map_make_room(map, stats, entry->len))
-		nic_map_entry_pin(map, device, stats, mem, entry);
-}
-
 int nic_map_get(struct nic_map *map, struct fi_p2p_stats *stats, const struct dev_mem *mem,
 		const void *addr, size_t len, uint64_t access, struct nic_map_entry **found,
 		const char **why)
@@ -429,8 +420,9 @@ int nic_map_get(struct nic_map *map, struct fi_p2p_stats *stats, const struct de
 		stats->cache_hits += entry->mr != NULL;
 		TAILQ_REMOVE(&map->used, entry, used);
 		TAILQ_INSERT_TAIL(&map->used, entry, used);
-		if (!entry->mr)
-			nic_map_again(map, device, stats, mem, entry);
+		if (!entry->mr && retry_due(&entry->retry) &&
+		    nic_map_make_room(map, stats, entry->len))
+			nic_map_entry_pin(map, device, stats, mem, entry);
 	} else {
 		ret = nic_map_add(map, device, stats, mem, start, len, access, &entry, why);
 		if (ret)

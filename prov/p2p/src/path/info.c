@@ -442,12 +442,6 @@ static const char *info_core_lacks(const struct fi_info *core, uint64_t quirks)
 	return NULL;
 }
 
-/* All bits up to the highest one of a format */
-static uint64_t info_mask_to_top(uint64_t format)
-{
-	return ~0ULL >> __builtin_clzll(format | 1);
-}
-
 /* What of the hints the core keeps, and we do not; NULL: nothing */
 static const char *info_asked_too_much(const struct fi_info *hints, const struct fi_info *core)
 {
@@ -460,7 +454,8 @@ static const char *info_asked_too_much(const struct fi_info *hints, const struct
 	    (hints->rx_attr && hints->rx_attr->comp_order))
 		return "completions have no order here, and one is asked for";
 	tags = info_tag_format(core->ep_attr->mem_tag_format);
-	if (hints->ep_attr && hints->ep_attr->mem_tag_format > info_mask_to_top(tags))
+	if (hints->ep_attr &&
+	    hints->ep_attr->mem_tag_format > ~0ULL >> __builtin_clzll(tags | 1))
 		return "a tag format is asked for that has more bits";
 	if (info_ctxs_asked(hints))
 		return INFO_CTXS_WHY;

@@ -47,15 +47,6 @@ static bool rndv_alone(const struct xfer *xfer)
 	return TAILQ_EMPTY(&xfer->in[XFER_PULLING]);
 }
 
-/*
- * Returns the bytes in a piece, @most at most. Among others, whose copies and pieces fill the time, only the
- * number of pieces counts.
- */
-static uint32_t rndv_chunk(const struct xfer *xfer, uint64_t len, size_t most)
-{
-	return (uint32_t) (rndv_alone(xfer) ? cost_piece(len, most) : most);
-}
-
 /* Pieces of lanes are a multiple of it, so each begins as the message's memory does within a page */
 #define RNDV_PART 4096
 
@@ -110,13 +101,14 @@ static void rndv_recv_begin(struct xfer_arrival *arrival)
 	struct xfer_req *req = arrival->req;
 	struct xfer_ep *ep = req->ctx.ep;
 	struct xfer *xfer = ep->xfer;
+	const size_t most = P2P_MIN(arrival->chunk, xfer->stage.pools[STAGE_PIECE].size);
 	void *from;
 	int ret;
 
 	req->transfer.wanted = P2P_MIN(arrival->total, req->len);
+	/* among others, whose copies and pieces fill the time, only the number of pieces counts */
 	req->transfer.chunk =
-		rndv_chunk(xfer, req->transfer.wanted,
-			   P2P_MIN(arrival->chunk, xfer->stage.pools[STAGE_PIECE].size));
+		(uint32_t) (rndv_alone(xfer) ? cost_piece(req->transfer.wanted, most) : most);
 	/* nobody else is to send pieces of it */
 	req->transfer.number = (uint32_t) xfer_id_new(xfer);
 	rndv_arrival_describe(arrival, &req->comp);

@@ -268,12 +268,6 @@ size_t wire_encode(const struct wire_msg *msg, void *buf)
 	return at - (char *) buf;
 }
 
-/* Tells whether a status is one: negative, and a number that can be negated */
-static bool wire_status_ok(int32_t status)
-{
-	return status < 0 && status > INT32_MIN;
-}
-
 /* Says what is wrong with an announcement of pieces, or NULL */
 static const char *wire_check_announced(const struct wire_msg *msg)
 {
@@ -375,7 +369,9 @@ static const char *wire_check(const struct wire_msg *msg)
 	case WIRE_TAKE:
 		return wire_check_take(msg);
 	case WIRE_DONE:
-		return wire_status_ok(msg->status) || (!msg->status && msg->to_sender)
+		/* it is negated */
+		return (msg->status < 0 && msg->status > INT32_MIN) ||
+				       (!msg->status && msg->to_sender)
 			       ? NULL
 			       : "an end with a status that is no error number";
 	case WIRE_PROBE:
