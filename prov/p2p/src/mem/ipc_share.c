@@ -493,6 +493,7 @@ static int ipc_share_ask(int conn, const struct ipc_offer *offer, int *fd, const
 		.msg_control = &room,
 		.msg_controllen = sizeof room,
 	};
+	bool looked = false;
 	int got = -1;
 	ssize_t len;
 
@@ -500,9 +501,14 @@ static int ipc_share_ask(int conn, const struct ipc_offer *offer, int *fd, const
 	*why = "the owner of the memory does not answer";
 	if (send(conn, &ask, sizeof ask, MSG_NOSIGNAL) != sizeof ask)
 		return -FI_EIO;
-	len = recvmsg(conn, &msg, MSG_CMSG_CLOEXEC);
+	/* as in ipc_share_seen() */
+	while (!(len = recvmsg(conn, &msg, MSG_CMSG_CLOEXEC)) && !looked) {
+		looked = true;
+		msg.msg_controllen = sizeof room;
+	}
+	/* a signal is no answer, but one may come */
 	if (len < 0)
-		return errno == EAGAIN ? -FI_EAGAIN : -FI_EIO;
+		return errno == EAGAIN || errno == EINTR ? -FI_EAGAIN : -FI_EIO;
 	got = ipc_share_received(&msg);
 	if (len == sizeof answer && answer.magic == IPC_SHARE_MAGIC) {
 		*why = "the owner of the memory does not share it";
@@ -528,8 +534,8 @@ int ipc_share_get(const struct ipc_offer *offer, int *fd, const char **why)
 		return ret;
 	if (connect(conn, (struct sockaddr *) &address, len)) {
 		*why = "the owner of the memory cannot be asked";
-		/* too many others wait for its answer */
-		if (errno == EAGAIN)
+		/* too many others wait for its answer, and a signal may come meanwhile */
+		if (errno == EAGAIN || errno == EINTR)
 			ret = -FI_EAGAIN;
 	} else if (!ipc_share_trusts(conn)) {
 		*why = "who answers for the owner of the memory is another user";
