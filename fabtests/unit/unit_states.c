@@ -424,6 +424,7 @@ int main(int argc, char **argv)
 		TEST(test_waits_shared),
 		TEST(test_waits_unread),
 		TEST(test_waits_unasked),
+		TEST(test_waits_answered),
 		TEST(test_waits_unposted),
 		TEST(test_waits_unknown),
 		TEST(test_waits_behind_write),

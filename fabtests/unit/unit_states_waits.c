@@ -358,6 +358,34 @@ void test_waits_unasked(void **state)
 	nic_stop();
 }
 
+/* A peer answers while what was to go whole to it is copied: that is announced after all, and counted once. */
+void test_waits_answered(void **state)
+{
+	const size_t timeout = conf.hello_timeout, chunk = conf.chunk_size;
+	struct xfer_peer *peer = open_to(XFER_PEER_NEW);
+
+	scene.ep.policy = PATH_STAGE_ONLY;
+	scene_send(&scene, SCENE_LEN, 0);
+	conf.hello_timeout = 0;
+	conf.chunk_size = SCENE_PIECE;
+	fake_xfer.survey.looked = 0;
+	xfer_progress(&fake_xfer);
+	assert_int_equal(scene_state(&scene), XFER_STAGING);
+	peer->state = XFER_PEER_KNOWN;
+	peer->open = true;
+	while (scene_state(&scene) == XFER_STAGING)
+		xfer_progress(&fake_xfer);
+	xfer_progress(&fake_xfer);
+	assert_int_equal(scene_state(&scene), XFER_ANNOUNCED);
+	assert_null(scene.req->reserve);
+	assert_int_equal(scene.ep.stats.tx_msgs[FI_P2P_PATH_STAGE], 1);
+	assert_int_equal(scene.ep.stats.tx_bytes[FI_P2P_PATH_STAGE], SCENE_LEN);
+	scene_say_of(&scene, SAID_REFUSED, scene.req->transfer.id);
+	conf.hello_timeout = timeout;
+	conf.chunk_size = chunk;
+	finish(1);
+}
+
 /* One core says that it has no memory for a receive when it has no room. Of all others that is so, and would stay so. */
 void test_waits_unposted(void **state)
 {

@@ -141,5 +141,5 @@ struct path_choice path_choose(const struct path_query *query)
 	     ((query->policy == PATH_PEER_LONG || query->policy == PATH_ACROSS_LONG) &&
 	      query->len > query->plain_max)))
 		return (struct path_choice){FI_P2P_PATH_STAGE, PATH_NONE, why};
-	return (struct path_choice){FI_P2P_PATH_STAGE, path_stage(query), why};
+	return (struct path_choice){FI_P2P_PATH_STAGE, path_stage(query), why, query->foreign};
 }

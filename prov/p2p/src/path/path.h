@@ -125,10 +125,12 @@ struct path_query {
 	bool lends;
 };
 
+/* @foreign: it was chosen for a receiver that had not said that it takes announcements */
 struct path_choice {
 	enum fi_p2p_path path;
 	enum path_proto proto;
 	const char *reason;
+	bool foreign;
 };
 
 /* Chooses a message's path and protocol, with the reason, from what is known of it and its peer. */

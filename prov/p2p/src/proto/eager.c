@@ -26,6 +26,7 @@
 #include "mem/mem.h"
 #include "proto/proto.h"
 #include "proto/proto_state.h"
+#include "xfer/peer.h"
 #include "xfer/pin.h"
 #include "xfer/req_state.h"
 
@@ -131,6 +132,22 @@ void eager_give_up(struct xfer_req *req, int status)
 	xfer_req_move(req, XFER_READY);
 }
 
+/* Its peer takes announcements after all. Until all of it has been copied, it is chosen anew (post.c). False: it goes on */
+static bool eager_again(struct xfer_req *req)
+{
+	struct xfer_ep *ep = req->ctx.ep;
+	const struct xfer_peer *peer = req->path.foreign ? xfer_peer_find(ep, req->addr) : NULL;
+
+	if (!peer || peer->state != XFER_PEER_KNOWN)
+		return false;
+	ep->stats.tx_msgs[req->path.path]--;
+	ep->stats.tx_bytes[req->path.path] -= req->len;
+	xfer_req_unstage(req, req->copied);
+	xfer_req_move(req, XFER_GREETING);
+	ep->proto->news = true;
+	return true;
+}
+
 /* Begins the next copy out; behind the last one, puts the message in its turn to be sent. */
 static void eager_copied_out(struct copy *copy, int status)
 {
@@ -139,6 +156,8 @@ static void eager_copied_out(struct copy *copy, int status)
 	if (xfer_copy_ended(req->ctx.ep))
 		return;
 	req->copied += eager_step(req, req->len);
+	if (!status && req->copied < req->len && eager_again(req))
+		return;
 	if (!status && req->copied < req->len)
 		status = eager_copy_next(req, COPY_OUT, req->len, eager_copied_out);
 	if (!status && req->copied < req->len)

@@ -66,7 +66,7 @@ static const struct xfer_state_row {
 	[XFER_STAGING] =
 		{
 			.name = "staging",
-			.next = S(READY) | S(MARKING),
+			.next = S(GREETING) | S(READY) | S(MARKING),
 			.list = XFER_LIST_SENDQ,
 		},
 	[XFER_READY] =
