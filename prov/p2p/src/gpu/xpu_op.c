@@ -169,11 +169,9 @@ void xpu_put_failed(struct xpu_ep *ep, const struct xpu_ring *ring, const struct
 	}
 }
 
-/* One more is under way (@change is 1), or one less */
-static void xpu_put_count(const struct xpu_put *put, int change)
+/* One more is under way to @peer (@change is 1), or one less */
+static void xpu_put_count(const struct xpu_put *put, struct xpu_peer *peer, int change)
 {
-	struct xpu_peer *peer = &put->ep->peers[put->peer];
-
 	peer->puts += (unsigned int) change;
 	peer->ring_puts[xpu_ring_number(put->ep, put->ring)] += (uint16_t) change;
 	peer->turn_puts += put->of_turn ? (unsigned int) change : 0;
@@ -187,15 +185,16 @@ static void xpu_put_count(const struct xpu_put *put, int change)
 bool xpu_put_ended(struct xpu_ctx *ctx, const void *context, int err)
 {
 	struct xpu_put *put = (struct xpu_put *) (uintptr_t) context;
+	struct xpu_peer *peer;
 
 	if (put < ctx->puts || put >= ctx->puts + XPU_PUTS)
 		return false;
 	/* its endpoint may be exported no more */
 	if (put->ring) {
-		xpu_put_count(put, -1);
+		peer = &put->ep->peers[put->peer];
+		xpu_put_count(put, peer, -1);
 		if (err)
-			xpu_failed_set(&put->ep->peers[put->peer],
-				       xpu_ring_number(put->ep, put->ring), true);
+			xpu_failed_set(peer, xpu_ring_number(put->ep, put->ring), true);
 	}
 	ctx->orphans -= put->orphan_of != 0;
 	put->orphan_of = 0;
@@ -210,12 +209,12 @@ bool xpu_put_ended(struct xpu_ctx *ctx, const void *context, int err)
  * serve may take another way and overtake it. In short looks the first put of a turn is to be there, and with it what came
  * before: the next turn waits for it. Within the host a peer takes all out of one queue.
  */
-static bool xpu_put_arrives(const struct xpu_ep *ep, const struct xpu_target *to)
+static bool xpu_put_arrives(const struct xpu_ep *ep, const struct xpu_peer *peer, uint64_t key)
 {
 	const struct xfer_ep *xfer_ep = &ep->ep->xfer;
 
-	return (ep->mixed || (ep->in_turn && ep->brief && !ep->peers[to->peer].turn_puts)) &&
-	       !(xfer_ep->quirks & QUIRK_NEAR) && !(to->is.key & xfer_ep->xfer->key_mark);
+	return (ep->mixed || (ep->in_turn && ep->brief && !peer->turn_puts)) &&
+	       !(xfer_ep->quirks & QUIRK_NEAR) && !(key & xfer_ep->xfer->key_mark);
 }
 
 /* A write, whose arguments the target and the trigger have between them */
@@ -223,6 +222,7 @@ static int xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct r
 			const struct xpu_target *to)
 {
 	const struct fi_p2p_xpu_target *target = &to->is;
+	struct xpu_peer *peer = &ep->peers[to->peer];
 	struct xpu_put *put = SLIST_FIRST(&ep->ctx->free);
 	const struct iovec iov = {(char *) target->buf + op->local, op->len};
 	const struct fi_rma_iov remote = {target->addr + op->offset, op->len, target->key};
@@ -237,13 +237,13 @@ static int xpu_post_put(struct xpu_ep *ep, struct xpu_ring *ring, const struct r
 	put->peer = to->peer;
 	put->of_turn = ep->in_turn;
 	op_init(&write, FI_OP_WRITE, OP_FLAGGED,
-		FI_COMPLETION | (xpu_put_arrives(ep, to) ? FI_DELIVERY_COMPLETE : 0));
-	if (ep->in_turn) {
-		if (!ep->peers[to->peer].turn_puts)
-			ep->peers[to->peer].turn_at = clock_coarse_ms();
-		ep->peers[to->peer].turn = ep->turns;
-	}
-	xpu_put_count(put, 1);
+		FI_COMPLETION |
+			(xpu_put_arrives(ep, peer, target->key) ? FI_DELIVERY_COMPLETE : 0));
+	if (ep->in_turn && !peer->turn_puts)
+		peer->turn_at = clock_coarse_ms();
+	if (ep->in_turn)
+		peer->turn = ep->turns;
+	xpu_put_count(put, peer, 1);
 	write.rma = (struct fi_msg_rma){&iov, &desc, 1, target->dest_addr, &remote, 1, put, 0};
 	ret = xpu_submit(ep->ep, &write);
 	if (ret)
