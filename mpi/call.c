@@ -19,9 +19,43 @@
 
 /* The user has not switched it off, and the GPU gate is ready. */
 static bool call_wanted;
+/* See call_carried() */
+static bool call_carries;
 static pthread_once_t call_once = PTHREAD_ONCE_INIT;
 /* This thread is within a call */
 static __thread bool call_within __attribute__((tls_model("initial-exec")));
+
+const char *call_providers(void)
+{
+	static const char *const names[] = {"OMPI_MCA_mtl_ofi_provider_include",
+					    "OMPI_MCA_opal_common_ofi_provider_include"};
+	const char *found = NULL;
+
+	for (size_t i = 0; i < sizeof names / sizeof names[0] && !found; i++) {
+		found = getenv(names[i]);
+		if (found && (!*found || *found == '^'))
+			found = NULL;
+	}
+	return found;
+}
+
+/* Are all of them ours? The hook is in none of the names, nor are we where we have another provider's (FI_P2P_AS). */
+static bool call_names_ours(const char *names)
+{
+	const char *hook = getenv("FI_HOOK");
+
+	if (!names || getenv("FI_P2P_AS") || (hook && strcasestr(hook, "p2p")))
+		return true;
+	while (*names) {
+		const size_t len = strcspn(names, ",");
+		const char *ours = strstr(names, "ofi_p2p");
+
+		if (!ours || ours >= names + len)
+			return false;
+		names += len + (names[len] == ',');
+	}
+	return true;
+}
 
 static void call_init(void)
 {
@@ -33,6 +67,7 @@ static void call_init(void)
 	if (!conf.mpi)
 		return;
 	dev_init();
+	call_carries = call_names_ours(call_providers());
 	call_wanted = true;
 }
 
@@ -40,6 +75,12 @@ bool call_wants(void)
 {
 	pthread_once(&call_once, call_init);
 	return call_wanted;
+}
+
+bool call_carried(void)
+{
+	pthread_once(&call_once, call_init);
+	return call_carries;
 }
 
 bool call_reports(void)
@@ -136,7 +177,8 @@ static void call_parts(struct call *call, int access, void **buf, struct mirror_
 	struct mirror *mirror;
 	const char *why = NULL;
 	size_t bytes;
-	int ret = mirror_make(&mirror, *buf, parts, count, access, &bytes, &why);
+	const int ways = call_carries ? 0 : CALL_DIRECT | CALL_PARTS;
+	int ret = mirror_make(&mirror, *buf, parts, count, access & ~ways, &bytes, &why);
 
 	if (ret != MPI_SUCCESS)
 		call_fail(call, ret, why);

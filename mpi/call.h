@@ -153,6 +153,13 @@ int call_split_end(MPI_File file, int ret);
 
 /* Does the user want the library? And a report? */
 bool call_wants(void);
+/* The names of providers, separated by commas, that Open MPI is to choose from; NULL: it was not told any */
+const char *call_providers(void);
+/*
+ * May messages be a GPU's memory? Of several providers Open MPI takes the first that libfabric has, which puts ours behind
+ * the core's. So all of them have to be ours.
+ */
+bool call_carried(void);
 bool call_reports(void);
 
 /* Calls from within MPI are let through from here to call_leave(). False: this is one, or MPI does not run */

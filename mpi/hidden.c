@@ -217,7 +217,7 @@ void hidden_begin(void)
 	if (PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, hidden_deleted, &hidden_key, NULL) !=
 	    MPI_SUCCESS)
 		hidden_key = MPI_KEYVAL_INVALID;
-	bits = hidden_asked(MPI_COMM_WORLD, (dev_present ? HIDDEN_GPU : 0) |
+	bits = hidden_asked(MPI_COMM_WORLD, (dev_present && call_carried() ? HIDDEN_GPU : 0) |
 						    (wanted && hidden_key != MPI_KEYVAL_INVALID
 							     ? 0
 							     : HIDDEN_REFUSE));

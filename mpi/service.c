@@ -234,17 +234,11 @@ static void *service_run(void *unused)
 /* The provider that the MPI was told to use: of a list, the first one */
 static char *service_provider(void)
 {
-	static const char *const names[] = {"OMPI_MCA_mtl_ofi_provider_include",
-					    "OMPI_MCA_opal_common_ofi_provider_include",
-					    "FI_PROVIDER"};
-	const char *found = NULL;
+	const char *found = call_providers();
 
-	for (size_t i = 0; i < sizeof names / sizeof names[0] && !found; i++) {
-		found = getenv(names[i]);
-		if (found && (!*found || *found == '^'))
-			found = NULL;
-	}
-	return found ? strndup(found, strcspn(found, ",")) : NULL;
+	if (!found)
+		found = getenv("FI_PROVIDER");
+	return found && *found && *found != '^' ? strndup(found, strcspn(found, ",")) : NULL;
 }
 
 static bool service_find(void)
