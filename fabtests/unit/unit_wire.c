@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/*
- * Unit tests of wire.c: what is encoded comes back, anything else is refused. Buffers to
- * decode are malloc'ed to the byte, so that a sanitizer sees who reads past them.
- */
+/* wire.c: what is encoded comes back, all else is refused. Buffers are malloc'ed to the byte, so a sanitizer sees reads past them */
 #include "unit.h"
 
 #include <arpa/inet.h>
@@ -445,6 +442,9 @@ static void test_bad_announcement(void **state)
 		    TARGET, OFFER(1 << 20, 0)),
 		MSG(ANNOUNCE, 7, ANSWERS, .len = WIRE_PLAIN_MAX, .chunk = 1, .flags = WIRE_LENT,
 		    TARGET),
+		/* the key is the region's */
+		MSG(CALL, 7, WRITE, LONG, .flags = WIRE_READABLE, TARGET),
+		MSG(CALL, 7, WRITE, .len = 100, .flags = WIRE_READABLE, PAYLOAD(100), TARGET),
 		/* what is no write is in no file */
 		MSG(ANNOUNCE, 7, LONG, .flags = WIRE_COMMIT),
 		MSG(ANNOUNCE, 7, ANSWERS, LONG, .flags = WIRE_COMMIT, TARGET),

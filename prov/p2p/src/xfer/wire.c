@@ -282,6 +282,8 @@ static const char *wire_check_announced(const struct wire_msg *msg)
 		return "an announcement of too many pieces";
 	if (msg->flags & WIRE_LENT && msg->flags & (WIRE_OFFERED | WIRE_READABLE | WIRE_WORD))
 		return "memory that is lent, and to be had otherwise";
+	if (msg->flags & WIRE_READABLE && msg->type != WIRE_ANNOUNCE)
+		return "a long write with a key of its own memory";
 	if (msg->flags & WIRE_COMMIT && msg->type != WIRE_CALL)
 		return "what is to be durable, and is no write";
 	if (!wire_offers(wire_parts[msg->type], msg))
@@ -300,7 +302,7 @@ static const char *wire_check_call(const struct wire_msg *msg)
 
 	if (msg->op == FI_ATOMIC_READ && !(msg->flags & WIRE_FETCH))
 		return "a read that wants nothing";
-	if (!announces && msg->flags & (WIRE_OFFERED | WIRE_LENT | WIRE_WORD))
+	if (!announces && msg->flags & (WIRE_OFFERED | WIRE_READABLE | WIRE_LENT | WIRE_WORD))
 		return "a short call, or a read, that offers or lends";
 	if (msg->len > WIRE_PAYLOAD_MAX && msg->payload_len)
 		return "a long call with data";
