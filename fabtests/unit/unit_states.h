@@ -233,6 +233,7 @@ void test_waits_shared(void **state);
 void test_waits_unread(void **state);
 void test_waits_unasked(void **state);
 void test_waits_answered(void **state);
+void test_waits_refused(void **state);
 void test_waits_unposted(void **state);
 void test_waits_unknown(void **state);
 void test_waits_behind_write(void **state);

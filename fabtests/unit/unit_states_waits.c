@@ -386,6 +386,26 @@ void test_waits_answered(void **state)
 	finish(1);
 }
 
+/*
+ * The receiver has no memory for the announcement of a message whose marker still waits. The marker goes, as a receive is to
+ * fail by it; and its sender does not wait for more.
+ */
+void test_waits_refused(void **state)
+{
+	open_to(XFER_PEER_KNOWN);
+	scene.ep.policy = PATH_STAGE_ONLY;
+	fake.no_sends = true;
+	scene.id = scene_send(&scene, SCENE_LEN, FI_DELIVERY_COMPLETE)->transfer.id;
+	scene_say(&scene, SAID_REFUSED);
+	assert_int_equal(scene_state(&scene), XFER_MARKING);
+	fake.no_sends = false;
+	xfer_progress(&fake_xfer);
+	assert_int_not_equal(fake.count, 0);
+	scene_drain(&scene);
+	assert_int_equal(scene_state(&scene), XFER_ENDED);
+	finish(1);
+}
+
 /* One core says that it has no memory for a receive when it has no room. Of all others that is so, and would stay so. */
 void test_waits_unposted(void **state)
 {

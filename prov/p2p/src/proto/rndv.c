@@ -91,6 +91,11 @@ static void rndv_done(struct xfer_ep *ep, struct xfer_req *req, const struct wir
 		rndv_aborted(ep, msg);
 	else if (req->state == XFER_ASKING)
 		rma_served_result(ep, req, msg);
+	else if (req->state == XFER_MARKING && !msg->status)
+		xfer_message_wrong(ep->xfer, msg->type, xfer_state_name(req->state));
+	else if (req->state == XFER_MARKING)
+		/* there was no memory for its announcement. The marker goes, and has its receive fail as well */
+		req->transfer.status = msg->status;
 	else if (msg->status)
 		/* the receives of pieces stay posted until nothing more can come: what is ENDING comes */
 		rndv_send_fail(req, msg->status, req->state != XFER_ENDING);

@@ -84,6 +84,7 @@ static const struct xfer_state_row {
 			.list = XFER_LIST_SENDQ,
 			.found = true,
 			.ready = true,
+			.fits = M(DONE),
 		},
 	[XFER_ANNOUNCED] =
 		{
