@@ -278,6 +278,8 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_put(struct fid_xpu_ep *ep, uint32_t target, uint6
  * Puts that the same ring has posted before to the same peer are there first. If one has failed, this
  * fails with FI_ECANCELED, as long as the counter has errors; without a counter, from then on. Adding wants FI_ATOMIC.
  *
+ * Setting and adding to one word have no order, as writes and atomic operations have none: wait for the counter in between.
+ *
  * Where the target is mapped, the kernel stores, or adds. Then it comes after the puts of the call's threads, and after those
  * that they have learned of by a barrier or an acquire. Additions are atomic among those of GPUs that do the same.
  * -FI_EINVAL: there is no such offset, or the word is not aligned
