@@ -15,6 +15,10 @@ static struct {
 	CUresult (*ctx_device)(CUdevice *dev);
 	CUresult (*device_count)(int *count);
 	CUresult (*device_attribute)(int *value, CUdevice_attribute attr, CUdevice dev);
+	CUresult (*primary_retain)(CUcontext *ctx, CUdevice dev);
+	CUresult (*ctx_push)(CUcontext ctx);
+	CUresult (*ctx_pop)(CUcontext *ctx);
+	CUresult (*alloc)(CUdeviceptr *ptr, size_t size);
 	CUresult (*free)(CUdeviceptr ptr);
 	CUresult (*alloc_managed)(CUdeviceptr *ptr, size_t size, unsigned int flags);
 	CUresult (*alloc_async)(CUdeviceptr *ptr, size_t size, CUstream stream);
@@ -39,6 +43,10 @@ static const struct ft_symbol symbols[] = {
 	{"cuCtxGetDevice", &cuda.ctx_device},
 	{"cuDeviceGetCount", &cuda.device_count},
 	{"cuDeviceGetAttribute", &cuda.device_attribute},
+	{"cuDevicePrimaryCtxRetain", &cuda.primary_retain},
+	{"cuCtxPushCurrent_v2", &cuda.ctx_push},
+	{"cuCtxPopCurrent_v2", &cuda.ctx_pop},
+	{"cuMemAlloc_v2", &cuda.alloc},
 	{"cuMemFree_v2", &cuda.free},
 	{"cuMemAllocManaged", &cuda.alloc_managed},
 	{"cuMemAllocAsync", &cuda.alloc_async},
@@ -243,7 +251,23 @@ static int managed_alloc(size_t size, void **addr)
 	return 0;
 }
 
-static void managed_release(void *addr)
+/* The other device's primary context stays as long as this process */
+static int far_alloc(size_t size, void **addr)
+{
+	CUdeviceptr ptr = 0;
+	CUcontext ctx;
+	int ret;
+
+	FT_TRY(ft_cuda_check(cuda.primary_retain(&ctx, cuda.other),
+			     "cuDevicePrimaryCtxRetain"));
+	FT_TRY(ft_cuda_check(cuda.ctx_push(ctx), "cuCtxPushCurrent"));
+	ret = ft_cuda_check(cuda.alloc(&ptr, size), "cuMemAlloc");
+	FT_TRY(ft_cuda_check(cuda.ctx_pop(&ctx), "cuCtxPopCurrent"));
+	*addr = (void *) (uintptr_t) ptr;
+	return ret;
+}
+
+static void plain_release(void *addr)
 {
 	ft_cuda_check(cuda.free((CUdeviceptr) (uintptr_t) addr), "cuMemFree");
 }
@@ -276,7 +300,8 @@ const struct ft_mem_ops cudamem_vmm_shared_two =
 const struct ft_mem_ops cudamem_vmm_far =
 	KIND("virtual, of another device", vmm_alloc_far, vmm_release);
 const struct ft_mem_ops cudamem_pool = KIND("pool", pool_alloc, pool_release);
-const struct ft_mem_ops cudamem_managed = KIND("managed", managed_alloc, managed_release);
+const struct ft_mem_ops cudamem_managed = KIND("managed", managed_alloc, plain_release);
+const struct ft_mem_ops cudamem_far = KIND("another device's", far_alloc, plain_release);
 
 int cudamem_exported(const struct ft_mem_ops *ops, bool *exported)
 {

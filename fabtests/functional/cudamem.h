@@ -15,11 +15,11 @@
  * whose border is in the middle of what is handed out; cudamem_vmm_shared,
  * cudamem_vmm_shared_two: the same, for other processes, not for NICs; cudamem_vmm_far: it lies on another device, and
  * this one alone may access it; cudamem_pool: of the
- * stream-ordered allocator; cudamem_managed: migrates between host and device
+ * stream-ordered allocator; cudamem_managed: migrates between host and device; cudamem_far: cuMemAlloc's, of another device
  */
 extern const struct ft_mem_ops cudamem_vmm, cudamem_vmm_plain, cudamem_vmm_two,
 	cudamem_vmm_shared, cudamem_vmm_shared_two, cudamem_vmm_far, cudamem_pool,
-	cudamem_managed;
+	cudamem_managed, cudamem_far;
 
 /** cudamem_exported() - does the driver say that it exports such memory as dma-bufs? */
 int cudamem_exported(const struct ft_mem_ops *ops, bool *exported);

@@ -210,10 +210,7 @@ static int mem_find(const struct iovec *iov, const struct dev_mem *seen, struct 
 	return 1;
 }
 
-/*
- * Checks one piece of a buffer, and fills @mem with the device memory that it lies in. @used: the CPU will
- * touch it if it is host memory
- */
+/* Checks a piece, and fills @mem with the device memory that it lies in. @used: the CPU will touch it if it is host memory */
 static int mem_classify_piece(const struct iovec *iov, const struct dev_mem *seen, bool used,
 			      struct dev_mem *mem)
 {
@@ -262,7 +259,10 @@ static int mem_classify_piece(const struct iovec *iov, const struct dev_mem *see
 	return 0;
 }
 
-/* Checks every piece of a buffer, and fills @mem with the first device memory among them. */
+/*
+ * Checks every piece of a buffer, and fills @mem with the first device memory among them. Virtual memory comes before
+ * all other: only the devices that may access it reach it.
+ */
 static int mem_classify_all(const struct iovec *iov, size_t count, const struct dev_mem *seen,
 			    bool used, struct dev_mem *mem)
 {
@@ -274,7 +274,7 @@ static int mem_classify_all(const struct iovec *iov, size_t count, const struct 
 		ret = mem_classify_piece(&iov[i], seen, used, &piece);
 		if (ret)
 			return ret;
-		if (piece.ops && !mem->ops)
+		if (piece.ops && (!mem->ops || (piece.mapped && !mem->mapped)))
 			*mem = piece;
 	}
 	return 0;
