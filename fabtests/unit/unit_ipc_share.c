@@ -499,15 +499,13 @@ static void test_late(void **state)
 }
 
 /* What the next recvmsg() of an asker does instead: 0: it finds the end too early; -1: a signal ends it; 1: nothing */
-static int instead = 1;
+static __thread int instead = 1;
 
 ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
-	static ssize_t (*real)(int fd, struct msghdr *msg, int flags);
+	__typeof(&recvmsg) real = (__typeof(real)) dlsym(RTLD_NEXT, "recvmsg");
 	const int result = instead;
 
-	if (!real)
-		*(void **) &real = dlsym(RTLD_NEXT, "recvmsg");
 	instead = 1;
 	if (result > 0)
 		return real(fd, msg, flags);
