@@ -127,7 +127,7 @@ int gin_listen_close(void *listens)
 	if (--listener->users)
 		return NCCL_SUCCESS;
 	if (listener->alive >= 0)
-		close(listener->alive);
+		alive_close(listener->alive);
 	fabric_port_close(&listener->port);
 	free(listener);
 	return NCCL_SUCCESS;

@@ -5,7 +5,7 @@
  *	rank                                                             each other rank
  *	                     --- message(region, key, base) ----------->
  *	                     <------------ message(region, key, base) ---
- *	if that is late      --- datagram ----------------------------->
+ *	if that is late      --- connection --------------------------->
  *	gives it up          <--- refused, if the process has ended -----
  */
 #include "gin_coll.h"
