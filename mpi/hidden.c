@@ -13,6 +13,7 @@
 #define HIDDEN_GPU 1    /* this machine has a GPU's runtime */
 #define HIDDEN_REFUSE 2 /* not with me */
 #define HIDDEN_FAR 4    /* some may not copy from GPU to GPU */
+#define HIDDEN_STAGED 8 /* this MPI may not be given GPU memory */
 
 /* Communicators keep theirs as attributes. */
 static int hidden_key = MPI_KEYVAL_INVALID;
@@ -208,7 +209,7 @@ static bool hidden_one_program(void)
 void hidden_begin(void)
 {
 	const bool wanted = call_wants();
-	int bits;
+	int bits = 0;
 
 	hidden_part = !hidden_one_program();
 	if (hidden_part || !call_enter())
@@ -217,10 +218,11 @@ void hidden_begin(void)
 	if (PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, hidden_deleted, &hidden_key, NULL) !=
 	    MPI_SUCCESS)
 		hidden_key = MPI_KEYVAL_INVALID;
-	bits = hidden_asked(MPI_COMM_WORLD, (dev_present && call_carried() ? HIDDEN_GPU : 0) |
-						    (wanted && hidden_key != MPI_KEYVAL_INVALID
-							     ? 0
-							     : HIDDEN_REFUSE));
+	if (dev_present)
+		bits |= call_carried() ? HIDDEN_GPU : HIDDEN_STAGED;
+	if (!wanted || hidden_key == MPI_KEYVAL_INVALID)
+		bits |= HIDDEN_REFUSE;
+	bits = hidden_asked(MPI_COMM_WORLD, bits);
 	hidden_part = bits & HIDDEN_REFUSE;
 	if ((bits & ~HIDDEN_FAR) == HIDDEN_GPU)
 		hidden_make(MPI_COMM_WORLD, HIDDEN_GPU);
