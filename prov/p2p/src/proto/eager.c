@@ -143,6 +143,8 @@ static bool eager_again(struct xfer_req *req)
 	ep->stats.tx_msgs[req->path.path]--;
 	ep->stats.tx_bytes[req->path.path] -= req->len;
 	xfer_req_unstage(req, req->copied);
+	/* of a choice that was not taken, as the peer was late */
+	pin_release(req);
 	xfer_req_move(req, XFER_GREETING);
 	ep->proto->news = true;
 	return true;
