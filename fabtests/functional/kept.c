@@ -6,10 +6,14 @@
  * all of it, but for virtual memory; and when nothing comes any more, nothing of it, though the owner calls nothing of
  * libfabric's then.
  *
+ * With FT_ASLEEP it sleeps meanwhile, as a program does that has nothing else to do.
+ *
  * With -q something of that fails once (CUDAEMU_FAIL): messages are right all the same, and in time they go from
  * device to device again.
  */
 #include <dlfcn.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <rdma/fi_ext_p2p.h>
@@ -81,6 +85,33 @@ static bool waits(void)
 	return api && !strcmp(api, "async");
 }
 
+static void *sleeper(void *arg)
+{
+	struct ft_ctx *ctx = arg;
+	struct fi_cq_tagged_entry comp;
+
+	/* until it is woken */
+	fi_cq_sread(ctx->cq, &comp, 1, NULL, -1);
+	return NULL;
+}
+
+/* Until no more than @count are open, or for as long as nothing may come */
+static int sleep_until(struct side *side, unsigned long count)
+{
+	const double until = ft_usec() + side->proc->opts.timeout * 1e6 / 2;
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, sleeper, &side->ctx))
+		return ft_errno("pthread_create", "a sleeper");
+	while (kept(side) > count && ft_usec() < until)
+		poll(NULL, 0, 10);
+	FT_CHECK(kept(side) <= count, "%lu freed allocations stay open while it sleeps",
+		 kept(side) - count);
+	fi_cq_signal(side->ctx.cq);
+	pthread_join(thread, NULL);
+	return 0;
+}
+
 static int freed(struct side *side, const struct ft_mem_ops *ops)
 {
 	const double until = ft_usec() + side->proc->opts.timeout * 1e6;
@@ -102,6 +133,8 @@ static int freed(struct side *side, const struct ft_mem_ops *ops)
 				 "%s memory: %lu freed allocations are open", ops->name,
 				 kept(side) - before);
 	}
+	if (receives(side) && side->proc->opts.wait == FT_WAIT_SREAD)
+		FT_TRY(sleep_until(side, before));
 	/* without any progress at the owner */
 	while (receives(side) && !stays && kept(side) != before) {
 		FT_CHECK(ft_usec() < until, "%s memory: %lu freed allocations stay open",
@@ -161,6 +194,8 @@ static int run(struct ft_proc *proc)
 
 	if (proc->opts.iface != FI_HMEM_CUDA)
 		return proc->rank ? FT_SKIP : ft_skip("needs CUDA memory (-D cuda)");
+	if (getenv("FT_ASLEEP"))
+		proc->opts.wait = FT_WAIT_SREAD;
 	FT_TRY(ft_test_hints(proc, &side.ctx));
 	FT_TRY(cudamem_vmm.init(proc->opts.device));
 	FT_TRY(ft_test_open(proc, &side.ctx));

@@ -382,8 +382,10 @@ static void ipc_look_ask(struct ipc *ipc)
 	const struct ipc_import *first = ipc_look_first(ipc);
 	struct ipc_look *look = &ipc->look;
 
-	if (!first)
+	if (!first) {
+		retry_failed(&look->pace);
 		return;
+	}
 	look->process = first->key.process;
 	ipc_look_fill(ipc, first->looked);
 	look->asked = clock_coarse_ms();
@@ -647,11 +649,13 @@ int ipc_open(struct ipc *ipc, const struct ipc_claim *claim, const struct dev_me
 	     struct ipc_import **import, void **addr)
 {
 	const struct ipc_offer *offer = claim->offer;
+	const struct ipc_own like = {.id = offer->id,
+				     .addr = offer->base + offer->offset,
+				     .len = claim->len};
 	bool own = offer->process == ipc->process;
 	int ret;
 
-	if (own && !ipc_own_stands(claim->number, offer->id, offer->base + offer->offset,
-				   claim->len)) {
+	if (own && !ipc_own_stands(claim->number, &like)) {
 		P2P_WARN("a peer offers memory of this process, which has not offered it\n");
 		return -FI_EOPNOTSUPP;
 	}

@@ -10,10 +10,11 @@
 
 /*
  * The offers of all domains, by their numbers, and what reads them here. Each domain has a lock of its own, so these have
- * another one. PROCESS_READINGS is held from the look whether one stands until the memory is read or shared, and while one
- * falls.
+ * another one. PROCESS_READINGS is held from the look whether one stands until it is read, and while one falls. A driver
+ * may hold up who opens memory for others, so PROCESS_OPENING holds up only the offers of the allocation @opening.
  */
 static struct {
+	uint64_t opening;
 	LIST_HEAD(, ipc_own) chains[IPC_OWN_CHAINS];
 	LIST_HEAD(, ipc_reading) readings;
 } ipc_owns;
@@ -55,12 +56,14 @@ static void ipc_reading_end(struct ipc_reading *reading)
 void ipc_own_fall(struct ipc_own *own)
 {
 	struct ipc_reading *reading;
+	bool opening;
 
 	if (!own->entry.le_prev)
 		return;
 	process_lock(PROCESS_READINGS);
 	process_lock(PROCESS_TABLES);
 	LIST_REMOVE(own, entry);
+	opening = ipc_owns.opening == own->id;
 	process_unlock(PROCESS_TABLES);
 	own->entry.le_prev = NULL;
 	while ((reading = ipc_reading_of(own))) {
@@ -68,15 +71,21 @@ void ipc_own_fall(struct ipc_own *own)
 		ipc_reading_end(reading);
 	}
 	process_unlock(PROCESS_READINGS);
+	if (!opening)
+		return;
+	process_lock(PROCESS_OPENING);
+	process_unlock(PROCESS_OPENING);
 }
 
-static bool ipc_own_number(uint64_t number)
+bool ipc_own_stands(uint64_t number, const struct ipc_own *like)
 {
 	const struct ipc_own *own;
 
 	process_lock(PROCESS_TABLES);
 	LIST_FOREACH(own, &ipc_owns.chains[number % IPC_OWN_CHAINS], entry) {
-		if (own->number == number)
+		if (own->number == number &&
+		    (!like ||
+		     (own->id == like->id && own->addr == like->addr && like->len <= own->len)))
 			break;
 	}
 	process_unlock(PROCESS_TABLES);
@@ -89,7 +98,7 @@ int ipc_read(struct ipc_reading *reading, uint64_t number, struct dev_queue *que
 	int ret;
 
 	process_lock(PROCESS_READINGS);
-	ret = ipc_own_number(number) ? start(arg) : -FI_ECONNABORTED;
+	ret = ipc_own_stands(number, NULL) ? start(arg) : -FI_ECONNABORTED;
 	if (!ret) {
 		reading->queue = queue;
 		reading->number = number;
@@ -109,26 +118,14 @@ void ipc_read_end(struct ipc_reading *reading)
 	process_unlock(PROCESS_READINGS);
 }
 
-bool ipc_own_stands(uint64_t number, uint64_t id, uintptr_t addr, size_t len)
-{
-	const struct ipc_own *own;
-
-	process_lock(PROCESS_TABLES);
-	LIST_FOREACH(own, &ipc_owns.chains[number % IPC_OWN_CHAINS], entry) {
-		if (own->number == number && own->id == id && own->addr == addr &&
-		    len <= own->len)
-			break;
-	}
-	process_unlock(PROCESS_TABLES);
-	return own;
-}
-
-static bool ipc_own_allocation(uint64_t id)
+/* Is there one of this allocation? No such falls until this is called with 0. */
+static bool ipc_own_open(uint64_t id)
 {
 	const struct ipc_own *own = NULL;
 
 	process_lock(PROCESS_TABLES);
-	for (int i = 0; i < IPC_OWN_CHAINS && !own; i++) {
+	ipc_owns.opening = id;
+	for (int i = 0; i < IPC_OWN_CHAINS && !own && id; i++) {
 		LIST_FOREACH(own, &ipc_owns.chains[i], entry) {
 			if (own->id == id)
 				break;
@@ -142,8 +139,9 @@ int ipc_own_hold(uint64_t id, int (*run)(void *arg), void *arg)
 {
 	int ret;
 
-	process_lock(PROCESS_READINGS);
-	ret = ipc_own_allocation(id) ? run(arg) : -FI_ENOENT;
-	process_unlock(PROCESS_READINGS);
+	process_lock(PROCESS_OPENING);
+	ret = ipc_own_open(id) ? run(arg) : -FI_ENOENT;
+	ipc_own_open(0);
+	process_unlock(PROCESS_OPENING);
 	return ret;
 }

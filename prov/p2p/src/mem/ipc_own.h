@@ -54,10 +54,10 @@ void ipc_own_stand(struct ipc_own *own, uint64_t number, const struct dev_mem *m
  */
 void ipc_own_fall(struct ipc_own *own);
 
-/* Does the offer of the @len bytes at @addr, in the allocation @id, stand for message @number? */
-bool ipc_own_stands(uint64_t number, uint64_t id, uintptr_t addr, size_t len);
+/* Does an offer stand for message @number, of what @like says? NULL: of whatever */
+bool ipc_own_stands(uint64_t number, const struct ipc_own *like);
 
-/* Calls @run while an offer of the allocation @id stands, and none falls. Returns what it does; -FI_ENOENT: none stands */
+/* Calls @run while an offer of the allocation @id stands, and no such falls. Returns what it does; -FI_ENOENT: none stands */
 int ipc_own_hold(uint64_t id, int (*run)(void *arg), void *arg);
 
 /*

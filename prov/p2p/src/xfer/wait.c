@@ -272,14 +272,15 @@ static int wait_try_queues(struct xfer *xfer, bool *blind)
 }
 
 /*
- * While transfers are under way, or where peers may ask for one in another queue, any queue counts
- * to who moves them; to who wants all of them it always does. What lies in a set stays there, since
+ * While transfers are under way, or memory is open that has to be closed in time, or where peers may ask for one in another
+ * queue, any queue counts to who moves them; to who wants all of them it always does. What lies in a set stays there, since
  * it may be there for several points.
  */
 bool wait_wide(const struct wait_point *point)
 {
 	return !point->cq || point->shared ||
-	       (wait_moves(point) && (xfer_busy(point->xfer) || xfer_apart(point->xfer)));
+	       (wait_moves(point) && (xfer_busy(point->xfer) || xfer_apart(point->xfer) ||
+				      ipc_restless(&point->xfer->ipc)));
 }
 
 static void wait_set_wide(struct wait_point *point, bool wide)
