@@ -131,21 +131,19 @@ static int cuda_find(const void *addr, struct dev_mem *mem)
 	return ret;
 }
 
-/* The application may be freeing or mapping that memory. So this asks for attributes alone, and holds no handle of it */
+/* The application may be unmapping that memory: of all questions, no crash is known of this one (probe_unmap.c) */
 static int cuda_identify(const void *addr, uint64_t *id)
 {
-	static const CUpointer_attribute attributes[] = {
-		CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-		CU_POINTER_ATTRIBUTE_BUFFER_ID,
-	};
 	unsigned long long number = 0;
-	unsigned int type = 0;
-	void *data[] = {&type, &number};
-	const int ret = cuda_ask((CUdeviceptr) (uintptr_t) addr, attributes, data, 2);
+	CUresult error = cuda.pointer_get_one(&number, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+					      (CUdeviceptr) (uintptr_t) addr);
 
-	if (ret == 1)
-		*id = number;
-	return ret;
+	*id = number;
+	if (error == CUDA_SUCCESS || error == CUDA_ERROR_INVALID_VALUE)
+		return error == CUDA_SUCCESS;
+	return error == CUDA_ERROR_NOT_INITIALIZED || error == CUDA_ERROR_DEINITIALIZED
+		       ? 0
+		       : -FI_EIO;
 }
 
 static bool cuda_hosts(const void *addr)

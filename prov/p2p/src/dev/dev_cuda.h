@@ -44,6 +44,7 @@ struct cuda_questions {
 	CUresult (*loading_mode)(unsigned int *mode);
 	CUresult (*pointer_get)(unsigned int count, CUpointer_attribute *attributes,
 				void **data, CUdeviceptr ptr);
+	CUresult (*pointer_get_one)(void *data, CUpointer_attribute attribute, CUdeviceptr ptr);
 };
 
 extern struct cuda_questions cuda;

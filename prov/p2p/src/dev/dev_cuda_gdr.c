@@ -175,12 +175,12 @@ static void gdr_window_close(struct gdr_window *window)
 static void gdr_sweep(const struct dev_ops *ops)
 {
 	struct gdr_window *window;
-	struct dev_mem mem;
+	uint64_t id;
 
 	for (int i = 0; i < GDR_WINDOWS; i++) {
 		window = &gdr.all[i];
 		if (window->id &&
-		    !(ops->find((void *) window->addr, &mem) == 1 && mem.id == window->id))
+		    !(ops->identify((void *) window->addr, &id) == 1 && id == window->id))
 			gdr_window_close(window);
 	}
 }

@@ -35,6 +35,7 @@ static const struct dl_symbol cuda_symbols[] = {
 	CUDA_QUESTION(ctx_get_id, "cuCtxGetId", 1),
 	CUDA_QUESTION(loading_mode, "cuModuleGetLoadingMode", 1),
 	CUDA_QUESTION(pointer_get, "cuPointerGetAttributes", 0),
+	CUDA_QUESTION(pointer_get_one, "cuPointerGetAttribute", 0),
 	CUDA_CALL(init, "cuInit", NULL, 0),
 	CUDA_CALL(capture_mode, "cuThreadExchangeStreamCaptureMode", NULL, 1),
 	CUDA_CALL(ctx_push, "cuCtxPushCurrent_v2", NULL, 0),
