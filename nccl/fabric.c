@@ -132,8 +132,8 @@ static void fabric_shut(void)
  */
 static void fabric_cuda_api(void)
 {
-	static char **longer;
 	size_t count = 0;
+	char **longer;
 
 	if (getenv("FI_P2P_CUDA_API"))
 		return;
