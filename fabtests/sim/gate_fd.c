@@ -511,7 +511,9 @@ GATE(int, fcntl, int fd, int command, ...)
 	va_start(list, command);
 	arg = va_arg(list, int);
 	va_end(list);
-	return fcntl(gate_real_fd(fd), command, arg);
+	if (command != F_DUPFD_CLOEXEC)
+		return fcntl(gate_real_fd(fd), command, arg);
+	return file_of(fd) ? fd_new(file_of(fd)) : gate_failed(EBADF);
 }
 
 GATE(int, fstat, int fd, struct stat *stat)
