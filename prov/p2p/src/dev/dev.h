@@ -119,7 +119,7 @@ struct dev_step {
  * @find:	1: @addr is this backend's device memory, which @mem is filled with. 0: it is host
  *		memory, pinned or not, or the application has not initialised the runtime itself.
  *		Negative: the runtime does not say, and nobody may take it for host memory
- * @identify:	the same, of the allocation's id alone, where less is asked for that
+ * @identify:	the same, of the allocation's id alone, where less is asked for that. Pinned host memory may have one
  * @hosts:	is @addr host memory that the application has from this runtime, or has pinned by it?
  * @current:	fills @mem with no more than the device that this thread uses now, and returns 1. 0: it uses
  *		none, or that is not known. Negative: in a stream's host function, the runtime serves nobody

@@ -66,25 +66,26 @@ static P2P_APART void cuda_see(uintptr_t addr)
 		__atomic_store_n(&cuda_seen_last, addr, __ATOMIC_RELAXED);
 }
 
-/*
- * Asks for attributes of an address, the first of which is the memory's type. As dev_ops.find.
- *
- * Of memory that it does not know, the driver says that it has no type. Without cuInit(), which
- * the child of a process that called it lacks, or once the process has torn the driver down, no
- * address can be device memory.
- */
+/* 1: the driver has answered. 0: it is torn down, or a child lacks its parent's cuInit(): no address is device memory */
+static int cuda_answered(CUresult error, const char *call)
+{
+	if (p2p_likely(error == CUDA_SUCCESS))
+		return 1;
+	if (error == CUDA_ERROR_NOT_INITIALIZED || error == CUDA_ERROR_DEINITIALIZED)
+		return 0;
+	cuda_check(error, call);
+	return -FI_EIO;
+}
+
+/* Asks for attributes, of which the memory's type is the first. As dev_ops.find: what the driver does not know has no type */
 static int cuda_ask(CUdeviceptr ptr, const CUpointer_attribute *attributes, void **data,
 		    unsigned int count)
 {
 	CUresult error = cuda.pointer_get(count, (CUpointer_attribute *) (uintptr_t) attributes,
 					  data, ptr);
+	const int ret = cuda_answered(error, "cuPointerGetAttributes");
 
-	if (p2p_likely(error == CUDA_SUCCESS))
-		return *(const unsigned int *) data[0] == CU_MEMORYTYPE_DEVICE;
-	if (error == CUDA_ERROR_NOT_INITIALIZED || error == CUDA_ERROR_DEINITIALIZED)
-		return 0;
-	cuda_check(error, "cuPointerGetAttributes");
-	return -FI_EIO;
+	return ret == 1 ? *(const unsigned int *) data[0] == CU_MEMORYTYPE_DEVICE : ret;
 }
 
 /* Finds the allocation of an address: its range, device, context and id. */
@@ -139,11 +140,9 @@ static int cuda_identify(const void *addr, uint64_t *id)
 					      (CUdeviceptr) (uintptr_t) addr);
 
 	*id = number;
-	if (error == CUDA_SUCCESS || error == CUDA_ERROR_INVALID_VALUE)
-		return error == CUDA_SUCCESS;
-	return error == CUDA_ERROR_NOT_INITIALIZED || error == CUDA_ERROR_DEINITIALIZED
+	return error == CUDA_ERROR_INVALID_VALUE
 		       ? 0
-		       : -FI_EIO;
+		       : cuda_answered(error, "cuPointerGetAttribute");
 }
 
 static bool cuda_hosts(const void *addr)
