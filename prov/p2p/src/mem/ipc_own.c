@@ -11,7 +11,7 @@
 /*
  * The offers of all domains, by their numbers, and what reads them here. Each domain has a lock of its own, so these have
  * another one. PROCESS_READINGS is held from the look whether one stands until it is read, and while one falls. A driver
- * may hold up who opens memory for others, so PROCESS_OPENING holds up only the offers of the allocation @opening.
+ * may hold up the thread that opens memory for others. So PROCESS_OPENING holds up the offers of @opening alone.
  */
 static struct {
 	uint64_t opening;

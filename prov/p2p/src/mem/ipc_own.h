@@ -57,7 +57,7 @@ void ipc_own_fall(struct ipc_own *own);
 /* Does an offer stand for message @number, of what @like says? NULL: of whatever */
 bool ipc_own_stands(uint64_t number, const struct ipc_own *like);
 
-/* Calls @run while an offer of the allocation @id stands, and no such falls. Returns what it does; -FI_ENOENT: none stands */
+/* Calls @run while an offer of the allocation @id stands; none of them falls meanwhile. Returns @run's result, or -FI_ENOENT */
 int ipc_own_hold(uint64_t id, int (*run)(void *arg), void *arg);
 
 /*
