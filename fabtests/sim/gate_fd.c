@@ -161,8 +161,7 @@ void gate_fill(unsigned int node, int spare)
 	int top = SIM_FDS;
 
 	for (int fd = 3; spare >= 0 && fd < top; fd++) {
-		spare -= !fds[node][fd];
-		if (spare < 0)
+		if (!fds[node][fd] && --spare < 0)
 			top = fd;
 	}
 	tops[node] = top;
@@ -511,9 +510,9 @@ GATE(int, fcntl, int fd, int command, ...)
 	va_start(list, command);
 	arg = va_arg(list, int);
 	va_end(list);
-	if (command != F_DUPFD_CLOEXEC)
-		return fcntl(gate_real_fd(fd), command, arg);
-	return file_of(fd) ? fd_new(file_of(fd)) : gate_failed(EBADF);
+	if (command == F_DUPFD_CLOEXEC && file_of(fd))
+		return fd_new(file_of(fd));
+	return fcntl(gate_real_fd(fd), command, arg);
 }
 
 GATE(int, fstat, int fd, struct stat *stat)
@@ -524,14 +523,13 @@ GATE(int, fstat, int fd, struct stat *stat)
 /* What a process of the host has open */
 GATE(int, open, const char *path, int flags, ...)
 {
-	unsigned int pid, fd, node = world.current;
+	unsigned int pid, fd, node;
+	const bool self = sscanf(path, "/proc/self/fd/%u", &fd) == 1;
 
 	gate_closes(flags);
-	if (sscanf(path, "/proc/self/fd/%u", &fd) != 1) {
-		if (sscanf(path, "/proc/%u/fd/%u", &pid, &fd) != 2)
-			return gate_failed(ENOENT);
-		node = gate_node(pid);
-	}
+	if (!self && sscanf(path, "/proc/%u/fd/%u", &pid, &fd) != 2)
+		return gate_failed(ENOENT);
+	node = self ? world.current : gate_node(pid);
 	if (node == SIM_NODES || fd >= SIM_FDS || !fds[node][fd])
 		return gate_failed(ENOENT);
 	return fd_new(fds[node][fd]);
