@@ -21,8 +21,10 @@
 #define LOOK_AROUND_US 20000 /* how often a spinning wait looks at the sockets */
 #define SPINS_PER_CLOCK 64   /* a look at the clock in every poll would show in latencies */
 #define SPIN_US 100          /* then a wait yields: the peer may need the processor */
-#define SLEEP_MS 100         /* the longest sleep of the other ways to wait */
-#define WATCHDOG_GRACE 10    /* the waits report a timeout better, so they come first */
+#define QUIET_US 100000   /* then it is one for a time limit, and others have the processor */
+#define REST_NS 100000    /* between two polls of such a wait */
+#define SLEEP_MS 100      /* the longest sleep of the other ways to wait */
+#define WATCHDOG_GRACE 10 /* the waits report a timeout better, so they come first */
 #define EXIT_TIMEOUT 124
 
 static _Atomic uint64_t progress_count;
@@ -288,13 +290,21 @@ int ft_progress(struct ft_ctx *ctx)
 	return take(ctx, comp, fi_cq_read(ctx->cq, comp, batch(ctx)), "fi_cq_read");
 }
 
+static void rest(void)
+{
+	nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
+}
+
 int ft_progress_for(struct ft_ctx *ctx, double usec)
 {
 	const double end = ft_usec() + usec;
 	int n = 0;
 
-	while (n >= 0 && ft_usec() < end)
+	while (n >= 0 && ft_usec() < end) {
 		n = ft_progress(ctx);
+		if (!n)
+			rest();
+	}
 	return n < 0 ? n : 0;
 }
 
@@ -353,7 +363,9 @@ int ft_idle(struct ft_ctx *ctx)
 	switch (ctx->opts->wait) {
 	case FT_WAIT_SPIN:
 		yields = now - last_progress > SPIN_US;
-		if (yields)
+		if (now - last_progress > QUIET_US)
+			rest();
+		else if (yields)
 			sched_yield();
 		return 0;
 	case FT_WAIT_YIELD:

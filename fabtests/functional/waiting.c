@@ -188,12 +188,10 @@ static int wait_asked(struct ft_pair *pair)
 	struct pollfd other = {.fd = pair->proc->fd[ASKS], .events = POLLIN};
 	int n;
 
-	while (!poll(&other, 1, 0)) {
+	while (!poll(&other, 1, 1)) {
 		n = ft_progress(&pair->ctx);
 		if (n < 0)
 			return n;
-		if (!n)
-			FT_TRY(ft_idle(&pair->ctx));
 		ft_progress_note();
 	}
 	return hear(pair);
