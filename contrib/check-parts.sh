@@ -798,6 +798,9 @@ part_asan() {
 	# and then is taken for an address that the leak check dies of
 	local options=detect_stack_use_after_return=1:intercept_tls_get_addr=0 units
 	local timed others='^fabtests/sim/'
+	# ofi_rxm clears 50 MB for each endpoint, and the sanitizers as much again. With these buffers it is a third; to tests,
+	# 4 KiB are short
+	local -x FI_OFI_RXM_BUFFER_SIZE=5120
 
 	export ASAN_OPTIONS=detect_leaks=1:$options
 	export UBSAN_OPTIONS=print_stacktrace=1
@@ -863,6 +866,8 @@ build_tsan() {
 
 part_tsan() {
 	local threaded units
+	# as with the address sanitizer
+	local -x FI_OFI_RXM_BUFFER_SIZE=5120
 
 	build_tsan
 	few_tsan
