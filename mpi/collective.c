@@ -14,12 +14,12 @@
 /**
  * struct collective - one that is about to be carried out.
  * @send, @recv: this rank's memory
- * @starts:	of segments, for rounds
+ * @segments:	for rounds
  */
 struct collective {
 	struct exchange exchange;
 	struct exchange_area send, recv;
-	size_t *starts;
+	struct rounds_segment *segments;
 };
 
 /* ---- whether ---- */
@@ -45,8 +45,8 @@ static bool collective_open(struct collective *c, unsigned int number, MPI_Comm 
 	*c = (struct collective){0};
 	if (!exchange_open(&c->exchange, number, comm))
 		return false;
-	c->starts = calloc((size_t) c->exchange.ranks + 1, sizeof *c->starts);
-	c->exchange.cannot = !c->starts;
+	c->segments = calloc((size_t) c->exchange.ranks, sizeof *c->segments);
+	c->exchange.cannot = !c->segments;
 	return true;
 }
 
@@ -81,16 +81,16 @@ static bool collective_rounds(struct collective *c, struct rounds *rounds, int *
 	rounds->exchange = &c->exchange;
 	rounds->in = c->send;
 	rounds->out = c->recv;
-	rounds->starts = c->starts;
+	rounds->segments = c->segments;
 	rounds_prepare(rounds);
 	if (!exchange_agreed(&c->exchange)) {
 		rounds_release(rounds);
-		free(c->starts);
+		free(c->segments);
 		return false;
 	}
 	rounds_run(rounds);
 	rounds_release(rounds);
-	free(c->starts);
+	free(c->segments);
 	*ret = exchange_close(&c->exchange);
 	return true;
 }
@@ -110,8 +110,8 @@ bool collective_alltoall(unsigned int number, int *ret, const void *sendbuf, int
 		return false;
 	collective_block(&c, &c.recv, recvbuf, ranks * (size_t) recvcount, recvtype, bytes);
 	c.send = c.recv;
-	for (size_t i = 0; c.starts && i <= ranks; i++)
-		c.starts[i] = i * (bytes / ranks);
+	for (size_t i = 0; c.segments && i < ranks; i++)
+		c.segments[i] = (struct rounds_segment){i * (bytes / ranks), bytes / ranks};
 	return collective_rounds(&c, &rounds, ret);
 }
 
@@ -128,16 +128,42 @@ struct collective_reduction {
 	int root;
 };
 
-static void collective_segments(struct collective *c, const struct collective_reduction *of,
-				size_t size)
+/* Of what ranks reduce together, each owns what it gets, or its share of what one or all get. */
+static void collective_share(struct collective *c, const struct collective_reduction *of,
+			     size_t size)
 {
 	const size_t ranks = (size_t) c->exchange.ranks;
+	size_t end = 0;
 
-	for (size_t i = 0; c->starts && i < ranks; i++)
-		c->starts[i + 1] = of->counts ? c->starts[i] + (size_t) of->counts[i] * size
-					      : (of->count / ranks * (i + 1) +
-						 of->count % ranks * (i + 1) / ranks) *
-							size;
+	for (size_t i = 0; c->segments && i < ranks; i++) {
+		const size_t at = end;
+
+		end = of->counts ? at + (size_t) of->counts[i] * size
+				 : (of->count / ranks * (i + 1) +
+				    of->count % ranks * (i + 1) / ranks) *
+					   size;
+		c->segments[i] = (struct rounds_segment){at, end - at};
+	}
+}
+
+/*
+ * Is it quicker if each that gets the sum adds up all of it? That is one exchange, not two, of more bytes. All still get the
+ * same: GPUs and hosts add alike, but for the bits of what is no number.
+ */
+static bool collective_alone(const struct collective *c, const struct collective_reduction *of,
+			     size_t bytes, MPI_Comm comm)
+{
+	return of->root != ROUNDS_OWN && !hidden_far(comm) &&
+	       rounds_fits(bytes, c->exchange.ranks);
+}
+
+static void collective_segments(struct collective *c, const struct collective_reduction *of,
+				size_t bytes, bool alone)
+{
+	if (!alone)
+		collective_share(c, of, bytes / of->count);
+	for (int i = 0; alone && c->segments && i < c->exchange.ranks; i++)
+		c->segments[i].len = of->root == ROUNDS_ALL || of->root == i ? bytes : 0;
 }
 
 static bool collective_reduction(unsigned int number, int *ret, MPI_Comm comm,
@@ -147,16 +173,18 @@ static bool collective_reduction(unsigned int number, int *ret, MPI_Comm comm,
 	const bool in_place = of->sendbuf == MPI_IN_PLACE;
 	struct collective c;
 	size_t gets = 0;
+	bool alone;
 	int rank;
 
 	if (!bytes || !kernel_reduces(of->op, of->type) || !collective_open(&c, number, comm))
 		return false;
 	rank = c.exchange.rank;
-	collective_segments(&c, of, bytes / of->count);
+	alone = collective_alone(&c, of, bytes, comm);
+	collective_segments(&c, of, bytes, alone);
 	if (of->root == ROUNDS_ALL || of->root == rank)
 		gets = bytes;
-	else if (of->root == ROUNDS_OWN && c.starts)
-		gets = c.starts[rank + 1] - c.starts[rank];
+	else if (of->root == ROUNDS_OWN && c.segments)
+		gets = c.segments[rank].len;
 	collective_block(&c, &c.send, in_place ? of->recvbuf : of->sendbuf, of->count, of->type,
 			 bytes);
 	if (gets && !in_place)
@@ -170,7 +198,7 @@ static bool collective_reduction(unsigned int number, int *ret, MPI_Comm comm,
 				 &(struct rounds){.size = bytes / of->count,
 						  .op = of->op,
 						  .type = of->type,
-						  .root = of->root},
+						  .root = alone ? ROUNDS_OWN : of->root},
 				 ret);
 }
 

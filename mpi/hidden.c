@@ -56,7 +56,7 @@ MPI_Comm hidden_of(MPI_Comm comm)
 	return hidden ? hidden->comm : MPI_COMM_NULL;
 }
 
-static bool hidden_far(MPI_Comm comm)
+bool hidden_far(MPI_Comm comm)
 {
 	const struct hidden *hidden = hidden_find(comm);
 

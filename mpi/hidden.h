@@ -24,6 +24,9 @@ bool hidden_partly(void);
 /* The one beside @comm, or MPI_COMM_NULL: all its ranks get the same answer. */
 MPI_Comm hidden_of(MPI_Comm comm);
 
+/* Are some of its ranks on another host, or may not copy from GPU to GPU? The same for all ranks */
+bool hidden_far(MPI_Comm comm);
+
 /*
  * Bytes of a rank's piece, on average, from which on collective calls go from GPU to GPU: shorter ones are quicker through
  * host memory. If all ranks are on one host that is where messages begin to be copied from GPU to GPU. Else they are

@@ -24,10 +24,19 @@ static bool rounds_computes(const struct exchange_area *area)
 }
 
 /* Two rounds share @scratch bytes. */
+static size_t rounds_room(size_t scratch, int ranks)
+{
+	return scratch / 2 / (size_t) ranks / ROUNDS_ALIGNED * ROUNDS_ALIGNED;
+}
+
+bool rounds_fits(size_t len, int ranks)
+{
+	return len <= rounds_room(SCRATCH_SMALL, ranks);
+}
+
 static void rounds_divide(struct rounds *rounds, size_t scratch)
 {
-	size_t slot = scratch / 2 / (size_t) rounds->exchange->ranks / ROUNDS_ALIGNED *
-		      ROUNDS_ALIGNED;
+	size_t slot = rounds_room(scratch, rounds->exchange->ranks);
 
 	if (slot > rounds->longest)
 		slot = (rounds->longest + ROUNDS_ALIGNED - 1) / ROUNDS_ALIGNED * ROUNDS_ALIGNED;
@@ -59,7 +68,7 @@ void rounds_prepare(struct rounds *rounds)
 	if (exchange->cannot)
 		return;
 	for (size_t i = 0; i < ranks; i++) {
-		const size_t len = rounds->starts[i + 1] - rounds->starts[i];
+		const size_t len = rounds->segments[i].len;
 
 		rounds->longest = len > rounds->longest ? len : rounds->longest;
 	}
@@ -78,8 +87,7 @@ void rounds_release(struct rounds *rounds)
 /* How long the part of @rank's segment is in the round that begins @at */
 static size_t rounds_part(const struct rounds *rounds, int rank, size_t at)
 {
-	const size_t len = rounds->starts[rank + 1] - rounds->starts[rank],
-		     left = len > at ? len - at : 0;
+	const size_t len = rounds->segments[rank].len, left = len > at ? len - at : 0;
 
 	return left < rounds->most ? left : rounds->most;
 }
@@ -100,7 +108,7 @@ static void rounds_collect(struct rounds *rounds, struct exchange_flow flows[2],
 			      *in = out + ranks;
 
 	for (int i = 0; i < ranks; i++) {
-		out[i].addr = rounds->in.addr + rounds->starts[i] + at;
+		out[i].addr = rounds->in.addr + rounds->segments[i].at + at;
 		out[i].len = rounds_part(rounds, i, at);
 		in[i].addr = rounds_slot(rounds, round, i);
 		in[i].len = own;
@@ -198,7 +206,7 @@ static void rounds_deliver(struct rounds *rounds, size_t at)
 		out[i].addr = rounds_slot(rounds, at / rounds->most, ranks - 1);
 		out[i].len = rounds_gets(rounds, rank, i) ? own : 0;
 		in[i].addr = rounds->out.addr + at +
-			     (rounds->root == ROUNDS_OWN ? 0 : rounds->starts[i]);
+			     (rounds->root == ROUNDS_OWN ? 0 : rounds->segments[i].at);
 		in[i].len = rounds_gets(rounds, i, rank) ? rounds_part(rounds, i, at) : 0;
 	}
 	exchange_all(exchange, out, &rounds->scratch, in, &rounds->out);
@@ -212,7 +220,7 @@ static void rounds_settle(struct rounds *rounds, size_t at)
 	for (int i = 0; i < exchange->ranks; i++) {
 		if (i != exchange->rank)
 			exchange_copy(&exchange->call, &rounds->out,
-				      rounds->out.addr + rounds->starts[i] + at,
+				      rounds->out.addr + rounds->segments[i].at + at,
 				      &rounds->scratch,
 				      rounds_slot(rounds, at / rounds->most, i),
 				      rounds_part(rounds, i, at));

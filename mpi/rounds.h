@@ -3,6 +3,7 @@
  * Calls whose data changes on its way. Each rank owns a segment of it. In a round all ranks give an owner their parts of its
  * segment, into scratch memory, where it adds them in the order of ranks. Then it delivers the sum. So all get the same, and
  * scratch memory is bounded. In MPI_Alltoall() in place, nothing is added: the parts wait there until theirs have been sent.
+ * Segments that fit into one round may overlap: then several ranks add the same.
  *
  *   owner            others
  *     │ ◄── parts ─── │  round 0
@@ -19,10 +20,15 @@
 #define ROUNDS_ALL (-1)
 #define ROUNDS_OWN (-2)
 
+/* Where in the data a rank's segment begins, and how long it is */
+struct rounds_segment {
+	size_t at, len;
+};
+
 /**
  * struct rounds - such a call.
  * @in, @out:	what a rank gives, and gets; in place, both are the same
- * @starts:	where in @in, and in @out, the segment of each rank begins, and where the last one ends
+ * @segments:	of each rank
  * @size:	of an element
  * @op:		what adds, or MPI_OP_NULL: then @out gets each part where the part for that rank was
  * @root:	who gets the sum
@@ -32,7 +38,7 @@
 struct rounds {
 	struct exchange *exchange;
 	struct exchange_area in, out;
-	size_t *starts;
+	struct rounds_segment *segments;
 	size_t size;
 	MPI_Op op;
 	MPI_Datatype type;
@@ -41,6 +47,9 @@ struct rounds {
 	struct exchange_piece *pieces;
 	size_t slot, most, longest;
 };
+
+/* Does a segment of @len bytes fit into one round, however little memory there is? */
+bool rounds_fits(size_t len, int ranks);
 
 /* Gets memory, or has the exchange left to MPI: before all ranks agree. */
 void rounds_prepare(struct rounds *rounds);

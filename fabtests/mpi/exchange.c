@@ -466,7 +466,7 @@ static int sizes(struct mpi_run *run, const struct kind *kinds)
 /* Several rounds through scratch memory, and one element more */
 static int rounds(struct mpi_run *run, const struct kind *kinds)
 {
-	static const int which[] = {0, 5, 13, 8, 12};
+	static const int which[] = {0, 5, 13, 8, 12, 3};
 	struct work w;
 
 	for (size_t i = 0; i < FT_COUNT(which); i++) {
@@ -477,6 +477,22 @@ static int rounds(struct mpi_run *run, const struct kind *kinds)
 			  (i % 2 ? most : most + most / 8) + run->ranks);
 		FT_TRY(twice(run, &trial, &w, (int) i % 2));
 	}
+	return 0;
+}
+
+/* Short data goes to each rank that gets the sum: one message to each, and none with sums. */
+static int added_by_each(struct mpi_run *run, const struct kind *kinds)
+{
+	struct trial trial = {&calls[0], &kinds[0], "added by each", true, 0};
+	unsigned long messages;
+	struct work w;
+
+	if (run->kinds == 1)
+		return 0;
+	work_init(&w, MPI_COMM_WORLD, &kinds[0], LEAST / (int) sizeof(int) * run->ranks);
+	FT_TRY(once(run, &trial, &w, 1, 1, result[1], &messages));
+	FT_CHECK(messages == (unsigned long) run->ranks - 1,
+		 "%lu messages for a sum of %d ranks", messages, run->ranks);
 	return 0;
 }
 
@@ -635,6 +651,7 @@ static int run_all(struct mpi_run *run)
 	if (run->kinds > 1)
 		mpi_sent_watch(run->pool[1].buf.addr, POOL);
 	FT_TRY(sizes(run, kinds));
+	FT_TRY(added_by_each(run, kinds));
 	FT_TRY(all_operations(run, kinds));
 	FT_TRY(not_exchanged(run, kinds));
 	FT_TRY(comms_made(run, kinds));
