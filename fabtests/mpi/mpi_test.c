@@ -128,6 +128,7 @@ static bool suits(const struct mpi_test *test, struct mpi_run *run)
 int mpi_test_main(const struct mpi_test *test, int argc, char **argv)
 {
 	struct mpi_run run = {0};
+	int ret;
 
 	ft_prefix_set(argv[0], -1);
 	ft_options_parse(&run.opts, FT_SCOPE_MPI, test->purpose, argc, argv);
@@ -138,7 +139,10 @@ int mpi_test_main(const struct mpi_test *test, int argc, char **argv)
 		MPI_Finalize();
 		return FT_SKIP;
 	}
-	if (run_open(test, &run) || test->run(&run)) {
+	ret = run_open(test, &run);
+	if (!ret)
+		ret = test->run(&run);
+	if (ret && ret != FT_SKIP) {
 		ft_err("failed (--seed %" PRIu64 ") at %s", run.opts.seed, stage);
 		MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
 	}
@@ -147,7 +151,7 @@ int mpi_test_main(const struct mpi_test *test, int argc, char **argv)
 	for (size_t i = 0; i < run.kinds; i++)
 		run.pool[i].buf.ops->release(run.pool[i].buf.addr);
 	MPI_Finalize();
-	return EXIT_SUCCESS;
+	return ret;
 }
 
 size_t mpi_random(struct mpi_run *run, size_t limit)

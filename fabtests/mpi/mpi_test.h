@@ -46,6 +46,7 @@ struct mpi_run {
  * @threads:	which of MPI_THREAD_... it asks for; 0: it has one thread
  * @pool:	bytes of each kind of memory that a rank needs at a time
  * @wants:	what the MPI calls itself, one of these; others are skipped. None: any
+ * @run:	may return FT_SKIP on all ranks
  * @device:	skipped without a device's memory; @cuda: or without that of CUDA
  */
 struct mpi_test {

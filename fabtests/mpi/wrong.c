@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "mpi_test.h"
 
@@ -28,6 +29,14 @@ struct work {
 	MPI_Datatype type;
 	int count;
 };
+
+/*
+ * This rank's own: @grid has it as its own neighbour; @win is on host memory, or MPI_WIN_NULL where the MPI has none, and
+ * @gpus on the GPU's
+ */
+static MPI_Comm grid;
+static MPI_Win win, gpus;
+static MPI_File file;
 
 #define SELF 0, TAG, MPI_COMM_SELF
 
@@ -102,6 +111,108 @@ static int packs(struct work *w)
 	return MPI_Pack(w->wrong, w->count, w->type, w->host, ROOM, &position, MPI_COMM_SELF);
 }
 
+static int unpacks(struct work *w)
+{
+	int position = 0;
+
+	return MPI_Unpack(w->host, ROOM, &position, w->wrong, w->count, w->type, MPI_COMM_SELF);
+}
+
+static int adds(struct work *w)
+{
+	return MPI_Allreduce(w->host, w->wrong, NUMBERS, MPI_INT, MPI_SUM, MPI_COMM_SELF);
+}
+
+static int adds_later(struct work *w)
+{
+	MPI_Request request;
+
+	return MPI_Iallreduce(w->wrong, w->host, NUMBERS, MPI_INT, MPI_SUM, MPI_COMM_SELF,
+			      &request);
+}
+
+static int adds_and_scatters(struct work *w)
+{
+	return MPI_Reduce_scatter_block(w->wrong, w->host, NUMBERS, MPI_INT, MPI_SUM,
+					MPI_COMM_SELF);
+}
+
+static int scans(struct work *w)
+{
+	return MPI_Scan(MPI_IN_PLACE, w->wrong, NUMBERS, MPI_INT, MPI_SUM, MPI_COMM_SELF);
+}
+
+static int adds_here(struct work *w)
+{
+	return MPI_Reduce_local(w->host, w->wrong, NUMBERS, MPI_INT, MPI_SUM);
+}
+
+static int exchanges_types(struct work *w)
+{
+	const int counts[2] = {NUMBERS, w->count}, at = 0;
+	const MPI_Datatype types[2] = {MPI_INT, w->type};
+	MPI_Request request;
+
+	return MPI_Ialltoallw(w->host, &counts[0], &at, &types[0], w->wrong, &counts[1], &at,
+			      &types[1], MPI_COMM_SELF, &request);
+}
+
+static int tells_neighbors(struct work *w)
+{
+	return MPI_Neighbor_allgather(w->wrong, w->count, w->type, w->host, NUMBERS, MPI_INT,
+				      grid);
+}
+
+static int writes(struct work *w)
+{
+	return MPI_File_write_at(file, 0, w->wrong, w->count, w->type, MPI_STATUS_IGNORE);
+}
+
+static int reads_later(struct work *w)
+{
+	MPI_Request request;
+
+	return MPI_File_iread_at(file, 0, w->wrong, w->count, w->type, &request);
+}
+
+static int puts_there(struct work *w)
+{
+	return MPI_Put(w->wrong, w->count, w->type, 0, 0, NUMBERS, MPI_INT, win);
+}
+
+static int adds_there(struct work *w)
+{
+	return MPI_Get_accumulate(w->host, NUMBERS, MPI_INT, w->wrong, w->count, w->type, 0, 0,
+				  NUMBERS, MPI_INT, MPI_SUM, win);
+}
+
+static int gets_from_gpu(struct work *w)
+{
+	return MPI_Get(w->wrong, w->count, w->type, 0, 0, NUMBERS, MPI_INT, gpus);
+}
+
+#if MPI_VERSION >= 4
+static int sends_long(struct work *w)
+{
+	return MPI_Send_c(w->wrong, w->count, w->type, SELF);
+}
+
+static int sends_parts(struct work *w)
+{
+	MPI_Request request;
+
+	return MPI_Psend_init(w->wrong, 1, w->count, w->type, SELF, MPI_INFO_NULL, &request);
+}
+
+static int adds_often(struct work *w)
+{
+	MPI_Request request;
+
+	return MPI_Allreduce_init(w->wrong, w->host, NUMBERS, MPI_INT, MPI_SUM, MPI_COMM_SELF,
+				  MPI_INFO_NULL, &request);
+}
+#endif
+
 /* @name: what the text of an error calls it */
 static const struct {
 	int (*call)(struct work *w);
@@ -118,7 +229,27 @@ static const struct {
 	{gathers, "MPI_Gather"},
 	{exchanges, "MPI_Alltoallv"},
 	{packs, "MPI_Pack"},
+	{unpacks, "MPI_Unpack"},
+	{adds, "MPI_Allreduce"},
+	{adds_later, "MPI_Iallreduce"},
+	{adds_and_scatters, "MPI_Reduce_scatter_block"},
+	{scans, "MPI_Scan"},
+	{adds_here, "MPI_Reduce_local"},
+	{exchanges_types, "MPI_Ialltoallw"},
+	{tells_neighbors, "MPI_Neighbor_allgather"},
+	{writes, "MPI_File_write_at"},
+	{reads_later, "MPI_File_iread_at"},
+	{gets_from_gpu, "MPI_Get"},
+#if MPI_VERSION >= 4
+	{sends_long, "MPI_Send_c"},
+	{sends_parts, "MPI_Psend_init"},
+	{adds_often, "MPI_Allreduce_init"},
+#endif
+	/* the last ones, as there may be no window */
+	{puts_there, "MPI_Put"},
+	{adds_there, "MPI_Get_accumulate"},
 };
+#define ONE_SIDED 2
 
 /* ---- what is wrong ---- */
 
@@ -143,18 +274,19 @@ static int all_refuse(struct mpi_run *run, void *wrong, const char *what)
 {
 	static int host[2 * NUMBERS];
 	struct work work = {wrong, host, MPI_INT, NUMBERS};
+	const size_t count = FT_COUNT(calls) - (win == MPI_WIN_NULL ? ONE_SIDED : 0);
 	MPI_Datatype gaps;
 
 	MPI_Type_vector(NUMBERS, 1, 2, MPI_INT, &gaps);
 	MPI_Type_commit(&gaps);
-	for (size_t i = 0; i < 2 * FT_COUNT(calls); i++) {
+	for (size_t i = 0; i < 2 * count; i++) {
 		mpi_stage(run, "%s, call %zu", what, i);
-		if (i == FT_COUNT(calls)) {
+		if (i == count) {
 			work.type = gaps;
 			work.count = 1;
 		}
-		FT_TRY(expects(calls[i % FT_COUNT(calls)].call(&work), MPI_ERR_BUFFER,
-			       calls[i % FT_COUNT(calls)].name, what));
+		FT_TRY(expects(calls[i % count].call(&work), MPI_ERR_BUFFER,
+			       calls[i % count].name, what));
 	}
 	MPI_Type_free(&gaps);
 	return 0;
@@ -277,7 +409,6 @@ static int not_looked_at(struct mpi_run *run)
 {
 	char *addr = run->pool[1].buf.addr, *memory;
 	int number = 7, found = 0;
-	MPI_Win win;
 
 	mpi_stage(run, "buffers that nobody looks at");
 	/* not NULL, which MPICH refuses */
@@ -298,18 +429,53 @@ static int not_looked_at(struct mpi_run *run)
 	return 0;
 }
 
+static void errors_return(char *memory)
+{
+	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+	/* that of a call without a communicator */
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	MPI_Comm_set_errhandler(grid, MPI_ERRORS_RETURN);
+	MPI_Win_set_errhandler(gpus, MPI_ERRORS_RETURN);
+	MPI_Win_fence(0, gpus);
+	if (memory) {
+		MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+		MPI_Win_fence(0, win);
+	}
+}
+
 static int run_all(struct mpi_run *run)
 {
 	int (*const tests[])(struct mpi_run *
 			     run) = {freed,   hosts_before,       crossing, reserved,
 				     nowhere, longer_than_memory, no_lists};
 
+	const int one = 1, yes = 1;
+	char *memory, name[64];
+
 	if (run->kinds == 1)
 		return 0;
 	FT_TRY(not_looked_at(run));
-	MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+	snprintf(name, sizeof name, "/tmp/fi_p2p_mpi_wrong.%d", (int) getpid());
+	MPI_File_open(MPI_COMM_SELF, name,
+		      MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL,
+		      &file);
+	MPI_Cart_create(MPI_COMM_SELF, 1, &one, &yes, 0, &grid);
+	MPI_Win_create(run->pool[1].buf.addr, ROOM, 1, MPI_INFO_NULL, MPI_COMM_SELF, &gpus);
+	memory = mpi_window(ROOM, &win);
+	if (!memory)
+		win = MPI_WIN_NULL;
+	errors_return(memory);
 	for (size_t i = 0; i < FT_COUNT(tests); i++)
 		FT_TRY(tests[i](run));
+	if (memory) {
+		MPI_Win_fence(0, win);
+		MPI_Win_free(&win);
+		free(memory);
+	}
+	MPI_Win_fence(0, gpus);
+	MPI_Win_free(&gpus);
+	MPI_Comm_free(&grid);
+	MPI_File_close(&file);
 	return 0;
 }
 
