@@ -30,7 +30,8 @@ static size_t collective_bytes(MPI_Comm comm, size_t count, MPI_Datatype type, s
 	size_t bytes;
 
 	if (comm == MPI_COMM_NULL ||
-	    __builtin_mul_overflow(call_bytes(count, type), parts, &bytes))
+	    __builtin_mul_overflow(call_bytes(count, type), parts, &bytes) ||
+	    bytes < HIDDEN_PIECE_NEAR)
 		return 0;
 	return bytes / hidden_piece(comm) < call_own(comm) ? 0 : bytes;
 }
