@@ -31,6 +31,13 @@ static const char *report_bytes(uint64_t bytes, char text[16])
 	return bytes ? text : "-";
 }
 
+static const char *report_remedy(unsigned int call, const struct report_count *count)
+{
+	return count->bytes[REPORT_BY_HOST] && call_carried() && report_remedies[call]
+		       ? report_remedies[call]
+		       : "";
+}
+
 static void report_table(const struct report_count *sums, int ranks)
 {
 	char as_they_are[16], by_host[16], exchanged[16];
@@ -41,18 +48,25 @@ static void report_table(const struct report_count *sums, int ranks)
 		if (!sums[i].calls)
 			continue;
 		if (!lines++)
-			fprintf(stderr, "%-28s %12s %12s %12s %12s\n", "call", "times",
-				"as they are", "GPU to GPU", "by the host");
-		fprintf(stderr, "MPI_%-24s %12llu %12s %12s %12s\n", report_names[i],
+			fprintf(stderr, "%-28s %12s %12s %12s %12s  %s\n", "call", "times",
+				"as they are", "GPU to GPU", "by the host",
+				"what spares the host");
+		fprintf(stderr, "MPI_%-24s %12llu %12s %12s %12s  %s\n", report_names[i],
 			(unsigned long long) sums[i].calls,
 			report_bytes(sums[i].bytes[REPORT_AS_IT_IS], as_they_are),
 			report_bytes(sums[i].bytes[REPORT_EXCHANGED], exchanged),
-			report_bytes(sums[i].bytes[REPORT_BY_HOST], by_host));
+			report_bytes(sums[i].bytes[REPORT_BY_HOST], by_host),
+			report_remedy(i, &sums[i]));
 	}
-	fputs(lines ? "By the host: through a copy in host memory. Messages without gaps go as they are: "
-		      "docs/mpi.md says which.\n"
-		    : "There were none.\n",
-	      stderr);
+	if (!lines)
+		fputs("There were none.\n", stderr);
+	else if (call_carried())
+		fputs("By the host: through a copy in host memory. docs/mpi.md says when.\n",
+		      stderr);
+	else
+		fputs("By the host: through a copy in host memory, as MPI's provider is none of "
+		      "ofi_p2p's.\n",
+		      stderr);
 }
 
 /* The program has called MPI_Finalize() */

@@ -14,8 +14,8 @@ struct report_count {
 	uint64_t calls, bytes[REPORT_WAYS];
 };
 
-/* Made by generate, with the wrappers: a name and a count of each */
-extern const char *const report_names[];
+/* Made by generate, with the wrappers: a name and a count of each, and what keeps its data from the host, or NULL */
+extern const char *const report_names[], *const report_remedies[];
 extern const unsigned int report_calls;
 extern struct report_count report_counts[];
 
