@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_errno.h>
@@ -26,6 +27,9 @@ _Static_assert(sizeof(struct gin_handle) <= NCCL_HANDLE_MAX, "a handle is too lo
 /* Signals under way in a lane. Behind them, those for the same word become one. */
 #define GIN_SIGNALS 4
 
+/* A rank that has been waited for so long is asked whether it lives, again and again [ms] */
+#define GIN_LATE 500
+
 struct gin_req;
 
 /**
@@ -41,6 +45,7 @@ struct gin_req;
  * @added:	requests whose signals this one's has taken along
  * @reported:	it has ended
  * @looked:	the turn of its port when it was tested last
+ * @since:	when it was asked for [ms]
  */
 struct gin_req {
 	struct fabric_op op;
@@ -56,6 +61,7 @@ struct gin_req {
 	bool reported;
 	unsigned int number;
 	unsigned int looked;
+	uint64_t since;
 	int err;
 	struct gin_place near;
 	struct gin_place far;
@@ -202,6 +208,32 @@ int gin_connect(void *handles[], int nranks, int rank, void *listens, struct gin
 	return ret;
 }
 
+/* ---- ranks that end ---- */
+
+uint64_t gin_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
+}
+
+/*
+ * Nothing ends the receive of a message whose sender has died, nor a put to a rank that died before libfabric's first contact
+ * with it.
+ */
+bool gin_peer_died(struct gin_coll *coll, uint32_t rank, uint64_t since)
+{
+	struct gin_peer *peer = &coll->peers[rank];
+	const uint64_t now = gin_ms();
+
+	if (!peer->dead && now - since >= GIN_LATE && now - peer->asked >= GIN_LATE) {
+		peer->asked = now;
+		peer->dead = alive_ended(&peer->name, peer->port, &peer->asks);
+	}
+	return peer->dead;
+}
+
 /* ---- requests ---- */
 
 /* More of them, with their memory registered where the provider wants that for a signal's value */
@@ -242,6 +274,7 @@ static struct gin_req *gin_req_new(struct gin_ctx *ctx, int context,
 	req->value_desc = desc;
 	req->number = req->lane->asked++;
 	req->looked = coll->port->turns;
+	req->since = gin_ms();
 	TAILQ_INSERT_TAIL(&req->lane->reqs, req, entry);
 	return req;
 }
@@ -493,6 +526,19 @@ int gin_flush(struct gin_ctx *ctx, int context, uint32_t rank, struct gin_req **
 	return gin_move(ctx, context, &asked, req);
 }
 
+/* libfabric may go on with the request until its endpoint is closed. */
+static bool gin_req_died(struct gin_req *req)
+{
+	struct gin_coll *coll = req->coll;
+
+	if (req->reported || !gin_peer_died(coll, req->rank, req->since))
+		return false;
+	if (!gin_failed(coll))
+		fabric_warn("rank %u has ended", req->rank);
+	__atomic_store_n(&coll->failed, true, __ATOMIC_RELAXED);
+	return true;
+}
+
 /* NCCL tests all requests before it asks for one more: one turn has to do for all of them. */
 int gin_test(struct gin_req *req, int *done)
 {
@@ -503,7 +549,8 @@ int gin_test(struct gin_req *req, int *done)
 	if (!req->reported && req->looked == coll->port->turns)
 		fabric_progress(coll->port);
 	req->looked = coll->port->turns;
-	ret = req->reported && req->err ? NCCL_SYSTEM_ERROR : NCCL_SUCCESS;
+	ret = gin_req_died(req) || (req->reported && req->err) ? NCCL_SYSTEM_ERROR
+							       : NCCL_SUCCESS;
 	*done = req->reported && !req->err;
 	if (*done)
 		STAILQ_INSERT_HEAD(&coll->free, req, free);

@@ -45,7 +45,7 @@ struct gin_said {
 /**
  * struct gin_peer - another rank.
  * @name, @port:	where it is asked whether it lives, by the socket @asks; -1: it was not asked yet
- * @asked:	when it was asked last, or began to be waited for [ms]
+ * @asked:	when it was asked last [ms]
  * @dead:	it has ended
  */
 struct gin_peer {
@@ -60,6 +60,7 @@ struct gin_peer {
 /**
  * struct gin_coll - a communicator.
  * @regions:	how many were registered, by which ranks know each other's messages
+ * @asks:	since when the keys of a region are waited for [ms]
  * @keys, @said:	what ranks tell each other of a region: room that is there before any fails
  * @failed:	something has failed
  * @mrs:	regions, also closed ones: when NCCL aborts, its thread may still name them [locked]
@@ -70,6 +71,7 @@ struct gin_coll {
 	uint32_t nranks;
 	uint32_t rank;
 	uint32_t regions;
+	uint64_t asks;
 	struct gin_key *keys;
 	struct fabric_mr keys_mr;
 	struct gin_said *said;
@@ -93,5 +95,11 @@ static inline void gin_unlock(struct gin_coll *coll)
 
 /** gin_reqs_lose() - what has not begun yet of requests that name @mr does not begin [locked] */
 void gin_reqs_lose(struct gin_coll *coll, const struct gin_mr *mr);
+
+/** gin_ms() - the time [ms] */
+uint64_t gin_ms(void);
+
+/** gin_peer_died() - has @rank ended, which has been waited for @since then? It is asked if that is long. [locked] */
+bool gin_peer_died(struct gin_coll *coll, uint32_t rank, uint64_t since);
 
 #endif /* P2P_NCCL_GIN_COLL_H */

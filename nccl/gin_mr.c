@@ -13,30 +13,8 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
-
-/* A rank that says nothing for so long is asked whether it lives, again and again [ms] */
-#define GIN_LATE 500
-
-static uint64_t gin_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-	return (uint64_t) now.tv_sec * 1000 + (uint64_t) now.tv_nsec / 1000000;
-}
-
-/* Nothing ends the receive of a message whose sender has died, and libfabric may try to reach it for ever. */
-static bool gin_peer_died(struct gin_peer *peer, uint64_t now)
-{
-	if (!peer->dead && now - peer->asked >= GIN_LATE) {
-		peer->asked = now;
-		peer->dead = alive_ended(&peer->name, peer->port, &peer->asks);
-	}
-	return peer->dead;
-}
 
 /* ---- keys ---- */
 
@@ -65,7 +43,6 @@ static void gin_said_done(struct fabric_op *op)
 /* How many messages are awaited; those of and to dead ranks are cancelled */
 static unsigned int gin_said_left(struct gin_coll *coll)
 {
-	const uint64_t now = gin_ms();
 	unsigned int left = 0;
 
 	for (uint32_t i = 0; i < 2 * coll->nranks; i++) {
@@ -74,7 +51,7 @@ static unsigned int gin_said_left(struct gin_coll *coll)
 		if (said->ended)
 			continue;
 		left++;
-		if (gin_peer_died(&coll->peers[said->rank], now))
+		if (gin_peer_died(coll, said->rank, coll->asks))
 			fabric_op_cancel(coll->port, &said->op);
 	}
 	return left;
@@ -84,8 +61,8 @@ static unsigned int gin_said_left(struct gin_coll *coll)
 static void gin_keys_exchange(struct gin_coll *coll)
 {
 	const uint64_t tag = (uint64_t) coll->regions++ << 32;
-	const uint64_t now = gin_ms();
 
+	coll->asks = gin_ms();
 	gin_lock(coll);
 	for (uint32_t i = 0; i < 2 * coll->nranks; i++) {
 		const uint32_t rank = i % coll->nranks;
@@ -100,7 +77,6 @@ static void gin_keys_exchange(struct gin_coll *coll)
 			.tag = tag | (sends ? coll->rank : rank),
 			.key = &coll->keys[sends ? coll->rank : rank],
 		};
-		coll->peers[rank].asked = now;
 		if (rank != coll->rank)
 			fabric_op_post(coll->port, &coll->said[i].op);
 	}

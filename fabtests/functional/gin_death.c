@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * fi_p2p_gin_death: a rank dies while the others register memory with libnccl-gin-p2p. They do not wait for its key. It has
- * exchanged keys with them before, or (FT_EARLY) not even connected.
+ * exchanged keys with them before, or (FT_EARLY) not even connected. Or it dies amid their puts (FT_AMID): these fail, and so
+ * does what is asked for later. The others make a communicator without it.
  */
 #include <dlfcn.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +15,15 @@
 
 #define RANKS 3
 #define VICTIM 2
-#define SIZE ((size_t) 4096)
+#define SIZE ((size_t) 1 << 20)
+#define PUTS 64
+
+/** struct memory - what is registered: host memory, or the device's with -D */
+struct memory {
+	const struct ft_mem_ops *ops;
+	char *addr;
+	int type;
+};
 
 /* NCCL logs what the plugin says; a test that passes is silent */
 static void say(int level, unsigned long flags, const char *file, int line, const char *format,
@@ -27,63 +37,160 @@ static int check(int ret, const char *call)
 	return 0;
 }
 
-/* Each rank tells all others @len bytes at @all + its rank times @len */
-static int exchange(struct ft_proc *proc, void *all, size_t len)
+/* The first @ranks tell each other @len bytes at @all + their rank times @len */
+static int exchange(struct ft_proc *proc, int ranks, void *all, size_t len)
 {
 	char *said = all;
 
-	for (int i = 0; i < proc->ranks; i++)
+	for (int i = 0; i < ranks; i++)
 		if (i != proc->rank)
 			FT_TRY(ft_oob_send(proc->fd[i], said + proc->rank * (int) len, len));
-	for (int i = 0; i < proc->ranks; i++)
+	for (int i = 0; i < ranks; i++)
 		if (i != proc->rank)
 			FT_TRY(ft_oob_recv(proc->fd[i], said + i * (int) len, len,
 					   proc->opts.timeout));
 	return 0;
 }
 
-static int connect_all(struct ft_proc *proc, const struct nccl_gin_v11 *gin, void **coll)
+static int connect_all(struct ft_proc *proc, int ranks, const struct nccl_gin_v11 *gin,
+		       void **coll)
 {
 	char handles[RANKS][NCCL_HANDLE_MAX];
-	void *said[RANKS], *ctx, *listens;
+	void *said[RANKS], *listens;
 
 	memset(handles, 0, sizeof(handles));
-	if (gin->init(&ctx, 1, say) != NCCL_SUCCESS)
-		return ft_skip("this provider has no puts");
-	FT_TRY(check(gin->listen(ctx, 0, handles[proc->rank], &listens), "listen"));
-	FT_TRY(exchange(proc, handles, sizeof(handles[0])));
-	for (int i = 0; i < RANKS; i++)
+	FT_TRY(check(gin->listen(NULL, 0, handles[proc->rank], &listens), "listen"));
+	FT_TRY(exchange(proc, ranks, handles, sizeof(handles[0])));
+	for (int i = 0; i < ranks; i++)
 		said[i] = handles[i];
-	FT_TRY(check(gin->connect(ctx, said, RANKS, proc->rank, listens, coll), "connect"));
+	FT_TRY(check(gin->connect(NULL, said, ranks, proc->rank, listens, coll), "connect"));
 	return check(gin->close_listen(listens), "closing what listens");
+}
+
+/* The end of a request: NCCL_SUCCESS, or how it has failed */
+static int end_of(struct ft_proc *proc, const struct nccl_gin_v11 *gin, void *coll, void *req,
+		  int *result)
+{
+	const double end = ft_usec() + (double) proc->opts.timeout * 1e6;
+	int done = 0;
+
+	for (*result = NCCL_SUCCESS; *result == NCCL_SUCCESS && !done;) {
+		FT_CHECK(ft_usec() < end, "a put does not end");
+		*result = gin->test(coll, req, &done);
+	}
+	return 0;
+}
+
+/* The victim is killed by nobody else, and reads nothing. So what is put to it is under way, or not even begun, when it dies. */
+static int amid(struct ft_proc *proc, const struct nccl_gin_v11 *gin, void *coll, void *mr)
+{
+	void *reqs[PUTS], *later;
+	char bytes[RANKS];
+	int result, failed = 0;
+
+	for (int i = 0; i < PUTS && proc->rank != VICTIM; i++)
+		FT_TRY(check(gin->iput_signal(coll, 0, mr, SIZE - 8, 0, mr, VICTIM, SIZE - 8,
+					      mr, 1, NCCL_SIGNAL_INC, &reqs[i]),
+			     "iputSignal"));
+	FT_TRY(exchange(proc, RANKS, bytes, 1));
+	if (proc->rank == VICTIM)
+		raise(SIGKILL);
+	for (int i = 0; i < PUTS; i++) {
+		FT_TRY(end_of(proc, gin, coll, reqs[i], &result));
+		failed += result == NCCL_SYSTEM_ERROR;
+	}
+	FT_CHECK(failed, "%d puts to a dead rank, none of which fails", PUTS);
+	result = gin->iput(coll, 0, mr, 8, 8, mr, !proc->rank, &later);
+	FT_CHECK(result == NCCL_SYSTEM_ERROR, "a put behind those that failed: %d", result);
+	return 0;
+}
+
+/* The two that are left meet, and go on meanwhile, as the other one waits for answers. */
+static int meet(struct ft_proc *proc, const struct nccl_gin_v11 *gin, void *coll)
+{
+	struct pollfd polled = {proc->fd[!proc->rank], POLLIN, 0};
+	char byte = 0;
+
+	FT_TRY(ft_oob_send(polled.fd, &byte, 1));
+	while (poll(&polled, 1, 0) <= 0)
+		FT_TRY(check(gin->progress(coll), "progress"));
+	return ft_oob_recv(polled.fd, &byte, 1, proc->opts.timeout);
+}
+
+/* The others go on by themselves. */
+static int without(struct ft_proc *proc, const struct nccl_gin_v11 *gin,
+		   const struct memory *memory)
+{
+	const double end = ft_usec() + (double) proc->opts.timeout * 1e6;
+	void *coll, *mr, *unused, *req;
+	uint64_t word = 0;
+	int result;
+
+	FT_TRY(memory->ops->to(memory->addr + SIZE - 8, &word, sizeof(word)));
+	FT_TRY(connect_all(proc, VICTIM, gin, &coll));
+	FT_TRY(check(gin->reg_mr(coll, memory->addr, SIZE, memory->type, 0, &mr, &unused),
+		     "reg_mr of two"));
+	FT_TRY(check(gin->iput_signal(coll, 0, mr, 8, 8, mr, !proc->rank, SIZE - 8, mr, 1,
+				      NCCL_SIGNAL_INC, &req),
+		     "iputSignal"));
+	FT_TRY(end_of(proc, gin, coll, req, &result));
+	FT_TRY(check(result, "a put without the dead rank"));
+	while (!word) {
+		FT_CHECK(ft_usec() < end, "a signal of the other one does not come");
+		FT_TRY(check(gin->progress(coll), "progress"));
+		FT_TRY(memory->ops->from(&word, memory->addr + SIZE - 8, sizeof(word)));
+	}
+	FT_TRY(meet(proc, gin, coll));
+	FT_TRY(check(gin->dereg_mr(coll, mr), "dereg_mr"));
+	return check(gin->close_coll(coll), "close");
+}
+
+static int allocate(struct ft_proc *proc, struct memory *memory)
+{
+	void *addr;
+
+	FT_TRY(memory->ops->init(proc->opts.device));
+	FT_TRY(memory->ops->alloc(SIZE, &addr));
+	memory->addr = addr;
+	memory->type = memory->ops->iface == FI_HMEM_CUDA ? NCCL_CUDA : NCCL_HOST;
+	return 0;
 }
 
 static int run(struct ft_proc *proc)
 {
 	const char *name = getenv("NCCL_NET_PLUGIN");
-	static char memory[SIZE];
+	struct memory memory = {ft_mem_ops(proc->opts.iface)};
 	char bytes[RANKS];
 	const struct nccl_gin_v11 *gin;
-	void *plugin, *coll, *mr, *unused;
+	void *plugin, *ctx, *coll, *mr, *unused;
 	int ret;
 
 	if (proc->opts.prov && !strncmp(proc->opts.prov, "shm", 3))
 		return ft_skip("shm's names are no addresses, so nobody can be asked");
 	setenv("P2P_NCCL_PROVIDER", proc->opts.prov, 1);
+	FT_TRY(allocate(proc, &memory));
 	plugin = dlopen(name ? name : "libnccl-gin-p2p.so", RTLD_NOW | RTLD_LOCAL);
 	FT_CHECK(plugin, "%s", dlerror());
 	gin = dlsym(plugin, "ncclGinPlugin_v11");
 	FT_CHECK(gin, "no puts");
-	FT_TRY(connect_all(proc, gin, &coll));
+	if (gin->init(&ctx, 1, say) != NCCL_SUCCESS)
+		return ft_skip("this provider has no puts");
+	FT_TRY(connect_all(proc, RANKS, gin, &coll));
 	if (!getenv("FT_EARLY")) {
-		FT_TRY(check(gin->reg_mr(coll, memory, SIZE, NCCL_HOST, 0, &mr, &unused),
+		FT_TRY(check(gin->reg_mr(coll, memory.addr, SIZE, memory.type, 0, &mr, &unused),
 			     "reg_mr of all"));
-		FT_TRY(exchange(proc, bytes, 1));
+		FT_TRY(exchange(proc, RANKS, bytes, 1));
+	}
+	if (getenv("FT_AMID")) {
+		FT_TRY(amid(proc, gin, coll, mr));
+		FT_TRY(check(gin->dereg_mr(coll, mr), "dereg_mr"));
+		FT_TRY(check(gin->close_coll(coll), "close"));
+		return without(proc, gin, &memory);
 	}
 	if (proc->rank == VICTIM)
 		raise(SIGKILL);
 	for (int i = 0; i < 2; i++) {
-		ret = gin->reg_mr(coll, memory, SIZE, NCCL_HOST, 0, &unused, &unused);
+		ret = gin->reg_mr(coll, memory.addr, SIZE, memory.type, 0, &unused, &unused);
 		FT_CHECK(ret == NCCL_SYSTEM_ERROR, "without rank %d: result %d", VICTIM, ret);
 	}
 	return check(gin->close_coll(coll), "close");
@@ -92,7 +199,7 @@ static int run(struct ft_proc *proc)
 int main(int argc, char **argv)
 {
 	static const struct ft_test test = {
-		.purpose = "A rank dies while others register memory for puts.",
+		.purpose = "A rank dies while others register memory for puts, or put to it.",
 		.ranks = RANKS,
 		.may_die = VICTIM,
 		.run = run,
