@@ -111,12 +111,12 @@ repeated="$measured|$twins" repeated_but_stress="$measured|^([^s]|s[^t]).*$twins
 
 # What the core has no part in: the driver fails or resets, a peer lies, libraries come and go. It runs over
 # tcp;ofi_rxm, plain and with the address sanitizer
-any_core='^(unpinned|pinned|hostile|unload|calls|faults|touch|export|iface|owncontext|reset|lanes-host)'
+any_core='^(unpinned|pinned|hostile|unload|calls|faults|gin-faults|touch|export|iface|owncontext|reset|lanes-host)'
 # What kernels and benchmarks do is the same over every core; and programs made of what others try piece by piece
 composed='^(jacobi|comd|alltoall|bench|scale|overhead)'
 # Kernels, streams and works, and peers without the plugin. These tests wait long, and the simulator has more such peers. They
 # run over tcp;ofi_rxm and over Debian 13's shm, which is a later release of the shm here
-later_shm='^(xpu|pmem|kernel|stream|served|nccl|nixl|capture|settled|gpufails|foreign|silent-|silent$|kill-dead|example)'
+later_shm='^(xpu|pmem|kernel|stream|served|nccl|nixl|gin-comms|capture|settled|gpufails|foreign|silent-|silent$|kill-dead|example)'
 # Descriptors and lanes run over Debian 13's tcp, too, which is a later release of the net here
 later_core="$later_shm|^(descriptors|autoprogress|lanes)"
 # Each kind of operation alone, over a core that has no room or is late, and over lanes. The simulated worlds have these in

@@ -205,6 +205,56 @@ NCCL_EXPORT const struct nccl_rma_v14 ncclRmaPlugin_v14 = {
 	.finalize = api_finalize,
 };
 
+/* ---- NCCL after 2.30.7 hints that more is to come. Nothing waits here for more, so hints change nothing. ---- */
+
+static int api_iput_v15(void *rma_ctx, int context, uint64_t src_off, void *src_mr, size_t size,
+			uint64_t dst_off, void *dst_mr, uint32_t rank, uint32_t hints,
+			void **req)
+{
+	return api_iput(rma_ctx, context, src_off, src_mr, size, dst_off, dst_mr, rank, req);
+}
+
+static int api_iput_signal_v15(void *rma_ctx, int context, uint64_t src_off, void *src_mr,
+			       size_t size, uint64_t dst_off, void *dst_mr, uint32_t rank,
+			       uint64_t signal_off, void *signal_mr, uint64_t value,
+			       uint32_t op, bool strong, uint32_t hints, void **req)
+{
+	return api_iput_signal(rma_ctx, context, src_off, src_mr, size, dst_off, dst_mr, rank,
+			       signal_off, signal_mr, value, op, strong, req);
+}
+
+static int api_iget_v15(void *rma_ctx, int context, uint64_t remote_off, void *remote_mr,
+			size_t size, uint64_t local_off, void *local_mr, uint32_t rank,
+			uint32_t hints, void **req)
+{
+	return api_iget(rma_ctx, context, remote_off, remote_mr, size, local_off, local_mr,
+			rank, req);
+}
+
+NCCL_EXPORT const struct nccl_rma_v15 ncclRmaPlugin_v15 = {
+	.name = "p2p",
+	.init = api_init,
+	.devices = api_devices,
+	.get_properties = api_properties_v12,
+	.listen = api_listen,
+	.connect = api_connect,
+	.create_context = api_create_context,
+	.reg_mr = api_reg_mr,
+	.reg_mr_dmabuf = api_reg_mr_dmabuf,
+	.dereg_mr = api_dereg_mr,
+	.destroy_context = api_destroy_context,
+	.close_coll = api_close_coll,
+	.close_listen = gin_listen_close,
+	.iput = api_iput_v15,
+	.iput_signal = api_iput_signal_v15,
+	.iget = api_iget_v15,
+	.iflush = api_iflush,
+	.test = api_test,
+	.progress = api_progress,
+	.last_error = api_last_error,
+	.finalize = api_finalize,
+};
+
 /*
  * ---- NCCL 2.30: all signals are strong ----
  *
@@ -271,33 +321,75 @@ NCCL_EXPORT const struct nccl_rma_v13 ncclRmaPlugin_v13 = {
 extern const struct nccl_rma_v13 ncclGinPlugin_v13
 	__attribute__((alias("ncclRmaPlugin_v13"), visibility("default")));
 
-/* ---- NCCL 2.28: a communicator is its only context, and all signals are strong ---- */
+/* ---- NCCL 2.29.7: a communicator is its contexts, and all signals are strong ---- */
 
-static int api_connect_v11(void *ctx, void *handles[], int nranks, int rank, void *listens,
-			   void **coll)
+static int api_connect_v12(void *ctx, void *handles[], int nranks, int rank, int contexts,
+			   int depth, void *listens, void **coll)
 {
 	struct gin_coll *made = NULL;
-	struct gin_ctx *only = NULL;
+	struct gin_ctx *all = NULL;
 	int ret = gin_connect(handles, nranks, rank, listens, &made);
 
 	if (!ret) {
-		ret = gin_ctx_open(made, 1, &only);
+		ret = gin_ctx_open(made, contexts, &all);
 		if (ret)
 			gin_coll_close(made);
 	}
-	*coll = only;
+	*coll = all;
 	return ret;
 }
 
-static int api_close_coll_v11(void *coll)
+static int api_close_coll_v12(void *coll)
 {
 	return gin_coll_close(gin_ctx_coll(coll));
 }
 
-static int api_reg_mr_v11(void *coll, void *data, size_t size, int type, uint64_t flags,
+static int api_reg_mr_v12(void *coll, void *data, size_t size, int type, uint64_t flags,
 			  void **mr, void **gin_mr)
 {
 	return api_reg_mr_v13(gin_ctx_coll(coll), data, size, type, flags, mr, gin_mr);
+}
+
+static int api_iput_v12(void *coll, uint64_t src_off, void *src_mr, size_t size,
+			uint64_t dst_off, void *dst_mr, uint32_t rank, int context, void **req)
+{
+	return api_iput(coll, context, src_off, src_mr, size, dst_off, dst_mr, rank, req);
+}
+
+static int api_iput_signal_v12(void *coll, uint64_t src_off, void *src_mr, size_t size,
+			       uint64_t dst_off, void *dst_mr, uint32_t rank,
+			       uint64_t signal_off, void *signal_mr, uint64_t value,
+			       uint32_t op, int context, void **req)
+{
+	return api_iput_signal(coll, context, src_off, src_mr, size, dst_off, dst_mr, rank,
+			       signal_off, signal_mr, value, op, true, req);
+}
+
+NCCL_EXPORT const struct nccl_gin_v12 ncclGinPlugin_v12 = {
+	.name = "p2p",
+	.init = api_init,
+	.devices = api_devices,
+	.get_properties = api_properties_v11,
+	.listen = api_listen,
+	.connect = api_connect_v12,
+	.reg_mr = api_reg_mr_v12,
+	.reg_mr_dmabuf = api_reg_mr_dmabuf_v13,
+	.dereg_mr = api_dereg_mr,
+	.close_coll = api_close_coll_v12,
+	.close_listen = gin_listen_close,
+	.iput = api_iput_v12,
+	.iput_signal = api_iput_signal_v12,
+	.test = api_test,
+	.progress = api_progress,
+	.finalize = api_finalize,
+};
+
+/* ---- NCCL 2.28: a communicator has one context ---- */
+
+static int api_connect_v11(void *ctx, void *handles[], int nranks, int rank, void *listens,
+			   void **coll)
+{
+	return api_connect_v12(ctx, handles, nranks, rank, 1, 0, listens, coll);
 }
 
 static int api_iput_v11(void *coll, uint64_t src_off, void *src_mr, size_t size,
@@ -322,10 +414,10 @@ NCCL_EXPORT const struct nccl_gin_v11 ncclGinPlugin_v11 = {
 	.get_properties = api_properties_v11,
 	.listen = api_listen,
 	.connect = api_connect_v11,
-	.reg_mr = api_reg_mr_v11,
+	.reg_mr = api_reg_mr_v12,
 	.reg_mr_dmabuf = api_reg_mr_dmabuf_v13,
 	.dereg_mr = api_dereg_mr,
-	.close_coll = api_close_coll_v11,
+	.close_coll = api_close_coll_v12,
 	.close_listen = gin_listen_close,
 	.iput = api_iput_v11,
 	.iput_signal = api_iput_signal_v11,

@@ -151,6 +151,37 @@ struct nccl_gin_v11 {
 	int (*finalize)(void *ctx);
 };
 
+/** struct nccl_gin_v12 - the same of NCCL 2.29.7: a communicator has contexts, which it calls connections (ncclGin_v12_t) */
+struct nccl_gin_v12 {
+	const char *name;
+	int (*init)(void **ctx, uint64_t comm, nccl_logger log);
+	int (*devices)(int *count);
+	int (*get_properties)(int dev, struct nccl_props_v11 *props);
+	int (*listen)(void *ctx, int dev, void *handle, void **listen_comm);
+	int (*connect)(void *ctx, void *handles[], int nranks, int rank, int contexts,
+		       int depth, void *listen_comm, void **coll);
+	int (*create_context)(void *coll, int signals, int counters, int contexts,
+			      void **gin_ctx, void **dev_handle);
+	int (*reg_mr)(void *coll, void *data, size_t size, int type, uint64_t flags, void **mr,
+		      void **gin_mr);
+	int (*reg_mr_dmabuf)(void *coll, void *data, size_t size, int type, uint64_t off,
+			     int fd, uint64_t flags, void **mr, void **gin_mr);
+	int (*dereg_mr)(void *coll, void *mr);
+	int (*destroy_context)(void *gin_ctx);
+	int (*close_coll)(void *coll);
+	int (*close_listen)(void *listen_comm);
+	int (*iput)(void *coll, uint64_t src_off, void *src_mr, size_t size, uint64_t dst_off,
+		    void *dst_mr, uint32_t rank, int context, void **req);
+	int (*iput_signal)(void *coll, uint64_t src_off, void *src_mr, size_t size,
+			   uint64_t dst_off, void *dst_mr, uint32_t rank, uint64_t signal_off,
+			   void *signal_mr, uint64_t value, uint32_t op, int context,
+			   void **req);
+	int (*test)(void *coll, void *req, int *done);
+	int (*progress)(void *coll);
+	int (*last_error)(void *gin_ctx, bool *failed);
+	int (*finalize)(void *ctx);
+};
+
 /** struct nccl_gin_config_v13 - contexts of a communicator (ncclGinConfig_v13_t) */
 struct nccl_gin_config_v13 {
 	int signals;
@@ -226,6 +257,39 @@ struct nccl_rma_v14 {
 			   bool strong, void **req);
 	int (*iget)(void *rma_ctx, int context, uint64_t remote_off, void *remote_mr,
 		    size_t size, uint64_t local_off, void *local_mr, uint32_t rank, void **req);
+	int (*iflush)(void *rma_ctx, int context, void *mr, uint32_t rank, void **req);
+	int (*test)(void *coll, void *req, int *done);
+	int (*progress)(void *rma_ctx);
+	int (*last_error)(void *rma_ctx, bool *failed);
+	int (*finalize)(void *ctx);
+};
+
+/** struct nccl_rma_v15 - the same with hints: bits of @hints permit to gather requests (ncclRma_v15_t) */
+struct nccl_rma_v15 {
+	const char *name;
+	int (*init)(void **ctx, uint64_t comm, nccl_logger log);
+	int (*devices)(int *count);
+	int (*get_properties)(int dev, struct nccl_props_v12 *props);
+	int (*listen)(void *ctx, int dev, void *handle, void **listen_comm);
+	int (*connect)(void *ctx, void *handles[], int nranks, int rank, void *listen_comm,
+		       void **coll);
+	int (*create_context)(void *coll, struct nccl_rma_config_v14 *config, void **rma_ctx);
+	int (*reg_mr)(void *coll, void *data, size_t size, int type, uint64_t flags, void **mr);
+	int (*reg_mr_dmabuf)(void *coll, void *data, size_t size, int type, uint64_t off,
+			     int fd, uint64_t flags, void **mr);
+	int (*dereg_mr)(void *coll, void *mr);
+	int (*destroy_context)(void *rma_ctx);
+	int (*close_coll)(void *coll);
+	int (*close_listen)(void *listen_comm);
+	int (*iput)(void *rma_ctx, int context, uint64_t src_off, void *src_mr, size_t size,
+		    uint64_t dst_off, void *dst_mr, uint32_t rank, uint32_t hints, void **req);
+	int (*iput_signal)(void *rma_ctx, int context, uint64_t src_off, void *src_mr,
+			   size_t size, uint64_t dst_off, void *dst_mr, uint32_t rank,
+			   uint64_t signal_off, void *signal_mr, uint64_t value, uint32_t op,
+			   bool strong, uint32_t hints, void **req);
+	int (*iget)(void *rma_ctx, int context, uint64_t remote_off, void *remote_mr,
+		    size_t size, uint64_t local_off, void *local_mr, uint32_t rank,
+		    uint32_t hints, void **req);
 	int (*iflush)(void *rma_ctx, int context, void *mr, uint32_t rank, void **req);
 	int (*test)(void *coll, void *req, int *done);
 	int (*progress)(void *rma_ctx);

@@ -137,6 +137,10 @@ static int wait_word(struct world *w, int rank)
 
 /* ---- puts and signals ---- */
 
+/* Of NCCL 2.29.7: the interface, where it is under test, and the context of the next put */
+static const struct nccl_gin_v12 *v12;
+static int v12_context;
+
 /* One put, with a signal if @value is not 0 */
 static int put(struct world *w, int context, int to, size_t len, uint64_t value, bool strong,
 	       void **req)
@@ -147,6 +151,7 @@ static int put(struct world *w, int context, int to, size_t len, uint64_t value,
 	const uint32_t rank = (uint32_t) to,
 		       op = value == 1 ? NCCL_SIGNAL_INC : NCCL_SIGNAL_ADD;
 
+	v12_context = context;
 	if (w->v11 && !value)
 		return gin_check(w->v11->iput(w->coll, from.off, w->data_mr, len, far,
 					      w->data_mr, rank, req),
@@ -228,6 +233,9 @@ static int wrong(struct world *w)
 		     : w->rma->iput(w->ctx, CONTEXTS, 0, w->data_mr, 8, 0, w->data_mr, rank,
 				    &req);
 	FT_CHECK(ret == NCCL_INVALID_ARGUMENT, "an unknown rank or context: result %d", ret);
+	ret = v12 ? v12->iput(w->coll, 0, w->data_mr, 8, 0, w->data_mr, rank, CONTEXTS, &req)
+		  : NCCL_INVALID_ARGUMENT;
+	FT_CHECK(ret == NCCL_INVALID_ARGUMENT, "an unknown context of 2.29: result %d", ret);
 	return 0;
 }
 
@@ -554,6 +562,57 @@ static void as_v14(struct world *w)
 	w->rma = &table;
 }
 
+/* ---- NCCL 2.29.7's way to that of 2.28 ---- */
+
+static int connect_v12(void *ctx, void *handles[], int nranks, int rank, void *listens,
+		       void **coll)
+{
+	return v12->connect(ctx, handles, nranks, rank, CONTEXTS, DEPTH, listens, coll);
+}
+
+static int iput_v12(void *coll, uint64_t src_off, void *src_mr, size_t size, uint64_t dst_off,
+		    void *dst_mr, uint32_t rank, void **req)
+{
+	return v12->iput(coll, src_off, src_mr, size, dst_off, dst_mr, rank, v12_context, req);
+}
+
+static int iput_signal_v12(void *coll, uint64_t src_off, void *src_mr, size_t size,
+			   uint64_t dst_off, void *dst_mr, uint32_t rank, uint64_t signal_off,
+			   void *signal_mr, uint64_t value, uint32_t op, void **req)
+{
+	return v12->iput_signal(coll, src_off, src_mr, size, dst_off, dst_mr, rank, signal_off,
+				signal_mr, value, op, v12_context, req);
+}
+
+static int puts_of_v12(struct world *w, const struct nccl_gin_v12 *table)
+{
+	const struct nccl_gin_v11 as_v11 = {
+		.init = table->init,
+		.listen = table->listen,
+		.connect = connect_v12,
+		.reg_mr = table->reg_mr,
+		.dereg_mr = table->dereg_mr,
+		.close_coll = table->close_coll,
+		.close_listen = table->close_listen,
+		.iput = iput_v12,
+		.iput_signal = iput_signal_v12,
+		.test = table->test,
+		.progress = table->progress,
+		.finalize = table->finalize,
+	};
+	void *ctx;
+
+	v12 = table;
+	w->v11 = &as_v11;
+	FT_TRY(begin(w, &ctx));
+	for (size_t round = 0; round < CONTEXTS; round++)
+		FT_TRY(all_to_all(w, round, round == 1));
+	FT_TRY(wrong(w));
+	FT_TRY(close_all(w, ctx));
+	v12 = NULL;
+	return 0;
+}
+
 /* ---- the plugin ---- */
 
 static int buffer(struct world *w, struct ft_buf *buf, size_t size)
@@ -651,6 +710,8 @@ static int puts_by_all(struct world *w, void *plugin)
 	if (!strstr(w->proc->opts.prov, "shm"))
 		FT_TRY(broken(w));
 	FT_TRY(aborted(w));
+	FT_CHECK(dlsym(plugin, "ncclGinPlugin_v12"), "no puts for NCCL 2.29.7");
+	FT_TRY(puts_of_v12(w, dlsym(plugin, "ncclGinPlugin_v12")));
 	w->v11 = NULL;
 	w->rma = dlsym(plugin, "ncclRmaPlugin_v14");
 	FT_CHECK(w->rma, "no puts with weak signals");
