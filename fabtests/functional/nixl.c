@@ -100,6 +100,13 @@ static int ask(struct fi_info *hints, struct fi_info **list)
 				 : ret;
 }
 
+/* Is that ours? With FI_P2P_AS it has the name that the test is for. */
+static bool ours(const struct ft_proc *proc, const char *name)
+{
+	return getenv("FI_P2P_AS") ? !strcmp(name, proc->opts.prov)
+				   : strstr(name, "ofi_p2p") != NULL;
+}
+
 static const struct fi_info *first_named(const struct fi_info *list, const char *name)
 {
 	while (list && strcmp(list->fabric_attr->prov_name, name))
@@ -125,7 +132,7 @@ static int find_device(struct ft_proc *proc, char **device)
 	fi_freeinfo(hints);
 	if (ret)
 		return ft_fail(ret, "fi_getinfo", "what NIXL asks for first");
-	info = first_named(list, "tcp");
+	info = getenv("FI_P2P_AS") ? NULL : first_named(list, "tcp");
 	if (!info)
 		info = first_named(list, proc->opts.prov);
 	*device = info ? strdup(info->domain_attr->name) : NULL;
@@ -155,11 +162,11 @@ static int find_rail(struct ft_proc *proc, struct rail *rail)
 	if (ret)
 		return ret == FT_SKIP ? ret : ft_fail(ret, "fi_getinfo", "with FI_HMEM");
 	info = first_named(list, proc->opts.prov);
-	if (!strstr(list->fabric_attr->prov_name, "ofi_p2p"))
+	ret = ours(proc, list->fabric_attr->prov_name) ? 0 : -FI_EOTHER;
+	if (ret)
 		ft_err("NIXL would take %s", list->fabric_attr->prov_name);
 	else if (info)
 		rail->info = fi_dupinfo(info);
-	ret = strstr(list->fabric_attr->prov_name, "ofi_p2p") ? 0 : -FI_EOTHER;
 	fi_freeinfo(list);
 	if (ret || rail->info)
 		return ret;
@@ -537,7 +544,7 @@ static int run(struct ft_proc *proc)
 	struct rail rail = {.proc = proc};
 	int ret;
 
-	if (!proc->opts.prov || !ft_has_ours(&proc->opts))
+	if (!proc->opts.prov || (!getenv("FI_P2P_AS") && !ft_has_ours(&proc->opts)))
 		return ft_skip("for ofi_p2p");
 	if (!strncmp(proc->opts.prov, "shm", 3))
 		return ft_skip("shm's names are too long for NIXL");
