@@ -286,6 +286,12 @@ static void gin_req_end(struct gin_req *req)
 		__atomic_store_n(&req->coll->failed, true, __ATOMIC_RELAXED);
 }
 
+/* libfabric may have no room for a rank that has ended, for ever. Then the request would hold up those to other ranks. */
+static bool gin_req_hopeless(const struct gin_req *req)
+{
+	return req->lost || req->coll->peers[req->rank].dead;
+}
+
 /* Adds to the word */
 static ssize_t gin_signal_begin(struct fabric_op *op)
 {
@@ -305,7 +311,7 @@ static ssize_t gin_signal_begin(struct fabric_op *op)
 		.context = &op->context,
 	};
 
-	if (req->lost)
+	if (gin_req_hopeless(req))
 		return -FI_ECANCELED;
 	return fi_atomicmsg(req->coll->port->ep, &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION);
 }
@@ -428,7 +434,7 @@ static ssize_t gin_bytes_begin(struct fabric_op *op)
 	};
 	struct fid_ep *ep = req->coll->port->ep;
 
-	if (req->lost)
+	if (gin_req_hopeless(req))
 		return -FI_ECANCELED;
 	return req->reads ? fi_readmsg(ep, &msg, FI_COMPLETION)
 			  : fi_writemsg(ep, &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION);

@@ -24,6 +24,8 @@ static ssize_t gin_said_begin(struct fabric_op *op)
 	const fi_addr_t peer = said->coll->peers[said->rank].addr;
 	struct fid_ep *ep = said->coll->port->ep;
 
+	if (said->coll->peers[said->rank].dead)
+		return -FI_ECONNRESET;
 	return said->sends
 		       ? fi_tsend(ep, said->key, sizeof *said->key, said->coll->keys_mr.desc,
 				  peer, said->tag, &op->context)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * fi_p2p_gin_comms: several communicators of libnccl-gin-p2p in each process, whose ranks differ in their numbers. All put at
- * once; all add to one word; puts end where their regions end; calls of the GPU's driver fail; NCCL aborts and begins anew.
+ * once, also by a thread for each; all add to one word; puts end where their regions end; calls of the GPU's driver fail; NCCL
+ * aborts, on all ranks or on one, and begins anew.
  */
 #include <dlfcn.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -351,6 +353,75 @@ static int anew(struct comm *c)
 	return 0;
 }
 
+/* One rank aborts alone. What the others have under way with it fails, and so does what they register next. */
+static int alone(struct comm *c)
+{
+	const int leaves = c->proc->ranks - 1;
+	int result;
+	void *req;
+
+	if (c->rank == leaves)
+		FT_TRY(close_comm(c));
+	FT_TRY(meet(c->proc));
+	if (c->rank != leaves) {
+		FT_TRY(put_to(c, leaves, 3, true, &req));
+		FT_TRY(end_of(c, req, &result));
+		FT_CHECK(result == NCCL_SYSTEM_ERROR, "a put to a rank that has left: %d",
+			 result);
+		result = rma->reg_mr(c->coll, c->words.addr, c->words.size, NCCL_HOST, 0, &req);
+		FT_CHECK(result == NCCL_SYSTEM_ERROR, "registering without a rank: %d", result);
+		FT_TRY(close_comm(c));
+	}
+	FT_TRY(meet(c->proc));
+	FT_TRY(connect_comm(c));
+	return register_comm(c);
+}
+
+static void *put_by_thread(void *arg)
+{
+	struct comm *c = arg;
+	void *reqs[FT_MAX_RANKS];
+	int failed = c->data.ops->init(c->proc->opts.device);
+
+	for (int round = 0; round < AGAIN && !failed; round++) {
+		for (int i = 0; i < c->proc->ranks && !failed; i++)
+			failed = put_to(c, i, 3, round % 2, &reqs[i]);
+		for (int i = 0; i < c->proc->ranks && !failed; i++)
+			failed = finish(c, reqs[i]);
+	}
+	return failed ? c : NULL;
+}
+
+/* As NCCL has it, each communicator has a thread of its own. */
+static int threads(struct ft_proc *proc)
+{
+	pthread_t thread[COMMS];
+	void *failed[COMMS];
+
+	for (int i = 0; i < COMMS; i++)
+		FT_TRY(arm_comm(&comms[i], 1));
+	FT_TRY(meet(proc));
+	for (int i = 0; i < COMMS; i++)
+		FT_CHECK(!pthread_create(&thread[i], NULL, put_by_thread, &comms[i]),
+			 "no thread");
+	for (int i = 0; i < COMMS; i++)
+		pthread_join(thread[i], &failed[i]);
+	for (int i = 0; i < COMMS; i++)
+		FT_CHECK(!failed[i], "the thread of communicator %d has failed", i);
+	FT_TRY(meet(proc));
+	for (int i = 0; i < COMMS; i++)
+		for (int from = 0; from < proc->ranks; from++) {
+			const struct ft_slot slot = slot_of(&comms[i], true, from);
+
+			comms[i].expected[from] += 3 * AGAIN;
+			FT_TRY(wait_word(&comms[i], from));
+			FT_TRY(ft_slot_check(&slot, LENGTH,
+					     key_of(&comms[i], 1, from, comms[i].rank),
+					     "what threads put"));
+		}
+	return meet(proc);
+}
+
 /*
  * From some call on the GPU's driver fails where rank 0 puts. Either all is right, or the request fails, and nobody sees its
  * signal.
@@ -413,6 +484,10 @@ static int scenes(struct ft_proc *proc)
 	FT_TRY(one_word(&comms[1]));
 	FT_TRY(edges(&comms[1]));
 	FT_TRY(anew(&comms[2]));
+	/* shm's names are no addresses, so nobody can be asked */
+	if (!strstr(proc->opts.prov, "shm"))
+		FT_TRY(alone(&comms[0]));
+	FT_TRY(threads(proc));
 	if (getenv("FT_DRIVER_FAILS"))
 		FT_TRY(driver_fails(&comms[2]));
 	FT_TRY(together(proc));
