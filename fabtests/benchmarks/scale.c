@@ -30,12 +30,14 @@ static int run(struct ft_proc *proc)
 	const char *const ops = proc->opts.ops ? proc->opts.ops : "peers";
 	const bool turns = ft_is_listed(ops, "pairs") || ft_is_listed(ops, "alltoall");
 
-	FT_CHECK(turns || ft_is_listed(ops, "start") || ft_is_listed(ops, "objects") ||
-			 ft_is_listed(ops, "peers"),
+	FT_CHECK(turns || ft_is_listed(ops, "start") || ft_is_listed(ops, "lanes") ||
+			 ft_is_listed(ops, "objects") || ft_is_listed(ops, "peers"),
 		 "--ops %s: nothing of that is known", ops);
 	/* first, as only the first fi_getinfo() of a process loads providers */
 	if (ft_is_listed(ops, "start"))
-		FT_TRY(scale_start(proc));
+		FT_TRY(scale_start(proc, false));
+	if (ft_is_listed(ops, "lanes"))
+		FT_TRY(scale_start(proc, true));
 	if (ft_is_listed(ops, "objects"))
 		FT_TRY(scale_objects(proc));
 	if (ft_is_listed(ops, "peers"))
@@ -50,6 +52,8 @@ int main(int argc, char **argv)
 			"What scale costs. --ops chooses (peers):\n"
 			"  start     time from fi_getinfo to a message from each other rank (-S: its "
 			"length), memory,\n            descriptors, threads\n"
+			"  lanes     the same, and on until a message of rank 0's has taken lanes (-S: "
+			"some MiB)\n"
 			"  objects   the same for one more endpoint, queue, region and so on, of up to "
 			"1,000 (-q: 10)\n"
 			"  peers     up to 64 endpoints (-q: 4), as peers of one: opening the last one, "

@@ -10,8 +10,8 @@
 
 /** scale_peers() - up to 64 endpoints of one process, as peers of one endpoint of another */
 int scale_peers(struct ft_proc *proc);
-/** scale_start() - from fi_getinfo to a message from each other rank */
-int scale_start(struct ft_proc *proc);
+/** scale_start() - from fi_getinfo to a message from each other rank, and with @lanes until one has taken lanes */
+int scale_start(struct ft_proc *proc, bool lanes);
 /** scale_objects() - up to 1,000 objects of each kind, in rank 0 */
 int scale_objects(struct ft_proc *proc);
 /** scale_turns() - many ranks at once, by the core provider alone and by ofi_p2p in turn */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * Start-up, as an MPI library does it: each rank opens an endpoint, all tell each other their names, and each sends to all.
- * All ranks begin together. Names go by sockets of the test's, beside the provider.
+ * All ranks begin together. Names go by sockets of the test's, beside the provider. With --ops lanes they send until messages of
+ * rank 0's take lanes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +13,9 @@
 
 #define SMALL 8
 
-/** struct figures - of one rank; times since the first call [us]; @cpu: the processor's, until @opened */
+/** struct figures - of one rank; times since the first call [us]; @cpu: the processor's, until @opened; @lanes: a message had them */
 struct figures {
-	double opened, named, met, cpu;
+	double opened, named, met, cpu, lanes;
 	struct ft_usage usage;
 };
 
@@ -102,7 +103,23 @@ static double processor_usec(void)
 	return (double) now.tv_sec * 1e6 + (double) now.tv_nsec / 1e3;
 }
 
-static int measure(struct ft_proc *proc, struct ft_ctx *ctx, struct message *m,
+/* Lanes are opened while the first messages go without them */
+static int meet_by_lanes(struct ft_proc *proc, struct ft_ctx *ctx, const struct message *m)
+{
+	const double end = ft_usec() + (double) proc->opts.timeout * 1e6;
+	uint64_t pieces = 0;
+
+	while (!pieces) {
+		FT_CHECK(ft_usec() < end, "no message has taken a lane");
+		FT_TRY(meet_all(proc, ctx, m));
+		FT_TRY(ft_lane_pieces(ctx, &pieces));
+		FT_TRY(scale_tell(proc, &pieces, sizeof(pieces)));
+		ft_progress_note();
+	}
+	return 0;
+}
+
+static int measure(struct ft_proc *proc, struct ft_ctx *ctx, struct message *m, bool lanes,
 		   struct figures *f)
 {
 	const size_t room = m->len * (size_t) proc->ranks;
@@ -120,6 +137,9 @@ static int measure(struct ft_proc *proc, struct ft_ctx *ctx, struct message *m,
 	f->named = ft_usec() - began;
 	FT_TRY(meet_all(proc, ctx, m));
 	f->met = ft_usec() - began;
+	if (lanes)
+		FT_TRY(meet_by_lanes(proc, ctx, m));
+	f->lanes = ft_usec() - began;
 	return verify(proc, m);
 }
 
@@ -144,20 +164,21 @@ static double middle(const struct figures *all, int ranks, size_t at, bool whole
 #define MIDDLE(field, whole)                                                                   \
 	middle(all, proc->ranks, offsetof(struct figures, field), whole, NULL)
 
-static void print(const struct ft_proc *proc, const struct message *m,
+static void print(const struct ft_proc *proc, const struct message *m, bool lanes,
 		  const struct figures *all)
 {
 	double slowest;
 	const double met =
 		middle(all, proc->ranks, offsetof(struct figures, met), false, &slowest);
 
-	printf("{\"test\": \"start\", \"provider\": \"%s\", \"memory\": \"%s\", \"ranks\": %d, "
+	printf("{\"test\": \"%s\", \"provider\": \"%s\", \"memory\": \"%s\", \"ranks\": %d, "
 	       "\"size\": %zu, \"open_us\": %.0f, \"open_cpu_us\": %.0f, \"names_us\": %.0f, \"messages_us\": %.0f, "
-	       "\"total_us\": %.0f, \"slowest_us\": %.0f, \"own\": %.0f, \"pss\": %.0f, "
+	       "\"lanes_us\": %.0f, \"total_us\": %.0f, \"slowest_us\": %.0f, \"own\": %.0f, \"pss\": %.0f, "
 	       "\"descriptors\": %.0f, \"threads\": %.0f}\n",
-	       proc->opts.prov, m->tx.ops->name, proc->ranks, m->len, MIDDLE(opened, false),
-	       MIDDLE(cpu, false), MIDDLE(named, false) - MIDDLE(opened, false),
-	       met - MIDDLE(named, false), met, slowest, MIDDLE(usage.own, true),
+	       lanes ? "lanes" : "start", proc->opts.prov, m->tx.ops->name, proc->ranks, m->len,
+	       MIDDLE(opened, false), MIDDLE(cpu, false),
+	       MIDDLE(named, false) - MIDDLE(opened, false), met - MIDDLE(named, false),
+	       MIDDLE(lanes, false) - met, met, slowest, MIDDLE(usage.own, true),
 	       MIDDLE(usage.pss, true), MIDDLE(usage.descriptors, true),
 	       MIDDLE(usage.threads, true));
 }
@@ -174,7 +195,7 @@ static int share_devices(struct ft_proc *proc)
 	return 0;
 }
 
-int scale_start(struct ft_proc *proc)
+int scale_start(struct ft_proc *proc, bool lanes)
 {
 	static struct figures all[FT_MAX_RANKS];
 	struct message m = {.len = proc->opts.size_count ? proc->opts.sizes[0] : SMALL};
@@ -187,13 +208,13 @@ int scale_start(struct ft_proc *proc)
 	FT_TRY(ft_mem_ops(proc->opts.iface)->init(proc->opts.device));
 	FT_TRY(ft_meet_all(proc));
 	FT_TRY(ft_usage_read(&before));
-	FT_TRY(measure(proc, &ctx, &m, &mine));
+	FT_TRY(measure(proc, &ctx, &m, lanes, &mine));
 	FT_TRY(ft_barrier(proc, &ctx));
 	FT_TRY(ft_usage_read(&mine.usage));
 	grown(&mine.usage, &before);
 	FT_TRY(scale_gather(proc, &mine, sizeof(mine), all));
 	if (!proc->rank)
-		print(proc, &m, all);
+		print(proc, &m, lanes, all);
 	FT_TRY(ft_barrier(proc, &ctx));
 	ft_buf_free(&m.tx);
 	ft_buf_free(&m.rx);
