@@ -169,6 +169,8 @@ setup_packages() {
 
 	shift
 	[ "$with" = no ] || required=$(grep -v libfabric-dev <<<"$required")
+	# a tarball has its configure
+	[ ! -x "$top/configure" ] || required=$(grep -v 'auto\|libtool' <<<"$required")
 	[ -n "$no_install" ] || install_packages "$required" "$*"
 	require_packages "$required" "$*"
 	mapfile -t recommended < <(missing "$*")
