@@ -91,9 +91,9 @@ static int getinfo_failed(const struct ft_ctx *ctx, int ret, const char *node)
 		no_host(node) ? " (no host has that name)" : "",
 		hints->caps & FI_HMEM ? ", FI_HMEM" : "", prov ? " -p '" : "", prov ? prov : "",
 		prov ? "'" : "",
-		hints->caps & FI_HMEM ? "; device memory needs ';ofi_p2p' at the end of -p, or "
-					"FI_HOOK=p2p with --no-hmem"
-				      : "",
+		hints->caps & FI_HMEM && !(prov && strstr(prov, "ofi_p2p"))
+			? "; device memory needs ';ofi_p2p' at the end of -p, or FI_HOOK=p2p with --no-hmem"
+			: "",
 		msg && hints->caps & FI_TAGGED
 			? "; few providers have tagged messages over connections: try -o msg"
 			: "");
