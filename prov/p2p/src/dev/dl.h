@@ -23,10 +23,8 @@ struct dl_symbol {
 };
 
 /*
- * Opens the library @soname: the one that the process has loaded, else that in @dir if
- * @dir is not NULL, else wherever the system finds it; and fills the table's slots. Nothing is
- * filled unless every function that is not optional was found. Returns a handle, or NULL (logged
- * at info level: not having a GPU is no fault).
+ * Opens the library @soname: the process' own, else that in @dir if @dir is not NULL, else the system's; and fills the table's
+ * slots, unless a function that is not optional is missing. Returns a handle, or NULL (logged at info level, as it is no fault).
  */
 void *dl_open(const char *dir, const char *soname, const struct dl_symbol *symbols,
 	      size_t count);
@@ -34,17 +32,13 @@ void *dl_open(const char *dir, const char *soname, const struct dl_symbol *symbo
 /* Is the library in the process? */
 bool dl_loaded(const char *soname);
 
-/*
- * Could dl_open() open it? Unless it is one that cannot be unloaded, it is not in the process
- * for that if it was not before. Why not is logged at info level.
- */
+/* Could dl_open() open it, as far as is known without loading it? Why not is logged at info level. */
 bool dl_installed(const char *dir, const char *soname);
 
 /*
- * Returns the address of a pointer that is NULL until another library comes into the process.
- * It may be read by dl_news() at any time, by any thread, without a lock: the dynamic linker's
- * record of the library that came last (dlinfo(3), RTLD_DI_LINKMAP) has it, which stays for good
- * from now on, even if it is closed. Returns NULL where that cannot be had.
+ * Returns the address of a pointer that is NULL until another library comes into the process, or NULL where that cannot be had.
+ * dl_news() reads it at any time without a lock: it is in the dynamic linker's record of the library that came last (dlinfo(3),
+ * RTLD_DI_LINKMAP), which stays for good from now on.
  */
 void *const *dl_watch(void);
 
