@@ -63,13 +63,14 @@ static int complete_some(const struct later_list *taken, int count, MPI_Request 
 
 /*
  * One that may end some of @count requests: argument by argument, so that each has the prototype of mpi.h. @wait: all of them;
- * @does: what is done while some of their messages go on
+ * @does: what is done while some of their messages go on; @ends: which ones it has ended, if it has succeeded
  */
-#define COMPLETE(name, declared, types, count, requests, wait, does, ...)                      \
+#define COMPLETE(name, declared, types, count, requests, wait, does, ends, ...)                \
 	CALL_WRAPPER(name, declared)                                                           \
 	{                                                                                      \
 		CALL_REAL(name, types);                                                        \
 		struct later_list taken;                                                       \
+		struct later_ends told;                                                        \
 		const char *why = NULL;                                                        \
 		int ret;                                                                       \
                                                                                                \
@@ -78,37 +79,51 @@ static int complete_some(const struct later_list *taken, int count, MPI_Request 
 		later_take(&taken, count, requests);                                           \
 		ret = later_messages(&taken, wait) ? real(__VA_ARGS__)                         \
 						   : does(&taken, __VA_ARGS__);                \
-		ret = later_give_back(&taken, requests, ret, &why);                            \
-		return complete_end(later_parts_ended(count, requests, ret, &why), why);       \
+		told = ret == MPI_SUCCESS ? (struct later_ends) ends                           \
+					  : (struct later_ends){.ret = ret};                   \
+		ret = later_give_back(&taken, requests, &told, &why);                          \
+		return complete_end(later_parts_ended(count, requests, ret, &told, &why),      \
+				    why);                                                      \
+	}
+#define ALL(ended)                                                                             \
+	{                                                                                      \
+		.all = (ended)                                                                 \
+	}
+#define THESE(number, list)                                                                    \
+	{                                                                                      \
+		.count = (number), .indices = (list)                                           \
 	}
 /* As it is */
 #define REAL(taken, ...) real(__VA_ARGS__)
 
 COMPLETE(Wait, (MPI_Request * request, MPI_Status *status), (MPI_Request *, MPI_Status *), 1,
-	 request, true, REAL, request, status)
+	 request, true, REAL, ALL(true), request, status)
 COMPLETE(Test, (MPI_Request * request, int *flag, MPI_Status *status),
-	 (MPI_Request *, int *, MPI_Status *), 1, request, false, REAL, request, flag, status)
+	 (MPI_Request *, int *, MPI_Status *), 1, request, false, REAL, ALL(*flag), request,
+	 flag, status)
 COMPLETE(Waitany, (int count, MPI_Request requests[], int *index, MPI_Status *status),
-	 (int, MPI_Request[], int *, MPI_Status *), count, requests, false, complete_any, count,
-	 requests, index, status)
+	 (int, MPI_Request[], int *, MPI_Status *), count, requests, false, complete_any,
+	 THESE(*index != MPI_UNDEFINED, index), count, requests, index, status)
 COMPLETE(Testany,
 	 (int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status),
-	 (int, MPI_Request[], int *, int *, MPI_Status *), count, requests, false, REAL, count,
-	 requests, index, flag, status)
+	 (int, MPI_Request[], int *, int *, MPI_Status *), count, requests, false, REAL,
+	 THESE(*index != MPI_UNDEFINED, index), count, requests, index, flag, status)
 COMPLETE(Waitall, (int count, MPI_Request requests[], MPI_Status statuses[]),
-	 (int, MPI_Request[], MPI_Status[]), count, requests, true, REAL, count, requests,
-	 statuses)
+	 (int, MPI_Request[], MPI_Status[]), count, requests, true, REAL, ALL(true), count,
+	 requests, statuses)
 COMPLETE(Testall, (int count, MPI_Request requests[], int *flag, MPI_Status statuses[]),
-	 (int, MPI_Request[], int *, MPI_Status[]), count, requests, false, REAL, count,
-	 requests, flag, statuses)
+	 (int, MPI_Request[], int *, MPI_Status[]), count, requests, false, REAL, ALL(*flag),
+	 count, requests, flag, statuses)
 COMPLETE(Waitsome,
 	 (int count, MPI_Request requests[], int *ended, int indices[], MPI_Status statuses[]),
 	 (int, MPI_Request[], int *, int[], MPI_Status[]), count, requests, false,
-	 complete_some, count, requests, ended, indices, statuses)
+	 complete_some, THESE(*ended == MPI_UNDEFINED ? 0 : *ended, indices), count, requests,
+	 ended, indices, statuses)
 COMPLETE(Testsome,
 	 (int count, MPI_Request requests[], int *ended, int indices[], MPI_Status statuses[]),
-	 (int, MPI_Request[], int *, int[], MPI_Status[]), count, requests, false, REAL, count,
-	 requests, ended, indices, statuses)
+	 (int, MPI_Request[], int *, int[], MPI_Status[]), count, requests, false, REAL,
+	 THESE(*ended == MPI_UNDEFINED ? 0 : *ended, indices), count, requests, ended, indices,
+	 statuses)
 
 CALL_WRAPPER(Request_get_status, (MPI_Request request, int *flag, MPI_Status *status))
 {

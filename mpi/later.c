@@ -207,24 +207,36 @@ void later_look(int count, const MPI_Request requests[])
 	}
 }
 
-/* @now: what MPI has made of the handle. It clears those of requests that have ended, but for persistent ones. */
-static bool later_has_ended(const struct later *later, MPI_Request now)
+/*
+ * The request number @index of a call. @now: what MPI has made of the handle. It clears those of requests that have ended,
+ * but for persistent ones.
+ */
+static bool later_has_ended(const struct later *later, int index, MPI_Request now,
+			    const struct later_ends *ends)
 {
 	int done = 0;
 
 	if (!later->persistent)
 		return now != later->request;
-	return later->active &&
-	       PMPI_Request_get_status(now, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && done;
+	if (!later->active)
+		return false;
+	if (ends->ret != MPI_SUCCESS)
+		return PMPI_Request_get_status(now, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+		       done;
+	for (int i = 0; i < ends->count; i++)
+		done |= ends->indices[i] == index;
+	return ends->all || done;
 }
 
-int later_give_back(struct later_list *taken, const MPI_Request requests[], int ret,
-		    const char **why)
+int later_give_back(struct later_list *taken, const MPI_Request requests[],
+		    const struct later_ends *ends, const char **why)
 {
 	struct later *later;
+	int ret = ends->ret;
 
 	while ((later = LIST_FIRST(taken))) {
-		const bool ended = later_has_ended(later, requests[later->index]);
+		const bool ended =
+			later_has_ended(later, later->index, requests[later->index], ends);
 		const char *told = NULL;
 		const int error = ended ? later_drain(later, MPI_SUCCESS, &told) : MPI_SUCCESS;
 
@@ -260,7 +272,8 @@ int later_part(MPI_Request request, int part, const char **why)
 		       : MPI_SUCCESS;
 }
 
-int later_parts_ended(int count, const MPI_Request requests[], int ret, const char **why)
+int later_parts_ended(int count, const MPI_Request requests[], int ret,
+		      const struct later_ends *ends, const char **why)
 {
 	for (int i = 0; requests && i < count; i++) {
 		struct later *later = later_find(requests[i]);
@@ -268,7 +281,7 @@ int later_parts_ended(int count, const MPI_Request requests[], int ret, const ch
 		int error;
 
 		if (!later || !later->active || !later_parted(later) ||
-		    !later_has_ended(later, requests[i]))
+		    !later_has_ended(later, i, requests[i], ends))
 			continue;
 		error = later_drain(later, MPI_SUCCESS, &told);
 		if (told && !*why) {

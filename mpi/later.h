@@ -39,20 +39,36 @@ void later_take(struct later_list *taken, int count, const MPI_Request requests[
 bool later_messages(const struct later_list *taken, bool wait);
 /* Looks whether messages have ended that @requests were made of. */
 void later_look(int count, const MPI_Request requests[]);
-/*
- * MPI has returned @ret. What has ended is copied to the GPU, with or without an error; what goes on, and what is
- * persistent, is given back. Returns @ret, or an error of the copies, with @why.
+/**
+ * struct later_ends - which persistent requests a call has ended: MPI leaves their handles.
+ * @ret:	what MPI has returned. If that is an error, MPI is asked for each
+ * @all:	all of them
+ * @count, @indices: else these
+ *
+ * That is what the call says. MPICH 5.0 forgets a persistent request when it is asked whether that has ended.
  */
-int later_give_back(struct later_list *taken, const MPI_Request requests[], int ret,
-		    const char **why);
+struct later_ends {
+	int ret;
+	bool all;
+	int count;
+	const int *indices;
+};
+
+/*
+ * MPI has returned. What has ended is copied to the GPU, with or without an error; what goes on, and what is
+ * persistent, is given back. Returns what MPI has, or an error of the copies, with @why.
+ */
+int later_give_back(struct later_list *taken, const MPI_Request requests[],
+		    const struct later_ends *ends, const char **why);
 /* A request may be seen to be done before it is given up: it keeps the data that it brings from then on. */
 int later_seen(MPI_Request request, const char **why);
 /*
  * Of a partitioned request: a part is ready, or has arrived. Calls that may end such ones leave them where they are, as
- * other threads may tell of parts meanwhile: what has ended of @count requests is copied behind such a call, which has returned @ret.
+ * other threads may tell of parts meanwhile: what has ended of @count requests is copied behind such a call, of which @ret is known so far.
  */
 int later_part(MPI_Request request, int part, const char **why);
-int later_parts_ended(int count, const MPI_Request requests[], int ret, const char **why);
+int later_parts_ended(int count, const MPI_Request requests[], int ret,
+		      const struct later_ends *ends, const char **why);
 /* A persistent request is about to begin. */
 int later_start(MPI_Request request, const char **why);
 /*

@@ -142,30 +142,32 @@ static void place(struct mpi_run *run, struct work *w, size_t call)
 	w->out = (int *) (void *) (addr + ROOM);
 }
 
-static void end(int time, MPI_Request requests[])
+/* Each request ends, and once. MPI_Testall() is left out: MPICH 5.0 fails there, for its own requests too. */
+static int end(int time, MPI_Request requests[])
 {
-	int ended, indices[CALLS];
+	int ended, index, indices[CALLS];
+	size_t all = 0;
 
 	switch (time % 4) {
 	case 0:
 		MPI_Waitall(CALLS, requests, MPI_STATUSES_IGNORE);
-		return;
+		return 0;
 	case 1:
 		for (size_t i = CALLS; i-- > 0;)
 			MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
-		return;
+		return 0;
 	case 2:
-		do
-			MPI_Waitsome(CALLS, requests, &ended, indices, MPI_STATUSES_IGNORE);
-		while (ended != MPI_UNDEFINED);
-		return;
+		while (MPI_Waitsome(CALLS, requests, &ended, indices, MPI_STATUSES_IGNORE),
+		       ended != MPI_UNDEFINED)
+			all += (size_t) ended;
+		break;
 	default:
-		/* not MPI_Testall(): MPICH 5.0 fails there, for its own requests too */
-		for (size_t i = 0; i < CALLS; i++) {
-			for (ended = 0; !ended;)
-				MPI_Test(&requests[i], &ended, MPI_STATUS_IGNORE);
-		}
+		while (MPI_Waitany(CALLS, requests, &index, MPI_STATUS_IGNORE),
+		       index != MPI_UNDEFINED)
+			all++;
 	}
+	FT_CHECK(all == CALLS, "time %d: %zu requests ended, not %zu", time, all, CALLS);
+	return 0;
 }
 
 static int compare(struct mpi_run *run, struct work *w, size_t call, int time)
@@ -205,7 +207,7 @@ static int started(struct mpi_run *run, struct work *w)
 			FT_TRY(ops->to(w->out, numbers[1], len));
 		}
 		MPI_Startall(CALLS, requests);
-		end(time, requests);
+		FT_TRY(end(time, requests));
 		for (size_t i = 0; i < CALLS; i++)
 			FT_TRY(compare(run, w, i, time));
 	}
