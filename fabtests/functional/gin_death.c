@@ -156,44 +156,62 @@ static int allocate(struct ft_proc *proc, struct memory *memory)
 	return 0;
 }
 
+static int register_without(struct ft_proc *proc, const struct nccl_gin_v11 *gin, void *coll,
+			    const struct memory *memory)
+{
+	void *unused;
+	int ret;
+
+	if (proc->rank == VICTIM)
+		raise(SIGKILL);
+	for (int i = 0; i < 2; i++) {
+		ret = gin->reg_mr(coll, memory->addr, SIZE, memory->type, 0, &unused, &unused);
+		FT_CHECK(ret == NCCL_SYSTEM_ERROR, "without rank %d: result %d", VICTIM, ret);
+	}
+	return check(gin->close_coll(coll), "close");
+}
+
+static int scene(struct ft_proc *proc, const struct nccl_gin_v11 *gin,
+		 const struct memory *memory)
+{
+	void *coll, *mr, *unused;
+	char bytes[RANKS];
+
+	FT_TRY(connect_all(proc, RANKS, gin, &coll));
+	if (!getenv("FT_EARLY")) {
+		FT_TRY(check(gin->reg_mr(coll, memory->addr, SIZE, memory->type, 0, &mr,
+					 &unused),
+			     "reg_mr of all"));
+		FT_TRY(exchange(proc, RANKS, bytes, 1));
+	}
+	if (!getenv("FT_AMID"))
+		return register_without(proc, gin, coll, memory);
+	FT_TRY(amid(proc, gin, coll, mr));
+	FT_TRY(check(gin->dereg_mr(coll, mr), "dereg_mr"));
+	FT_TRY(check(gin->close_coll(coll), "close"));
+	return without(proc, gin, memory);
+}
+
 static int run(struct ft_proc *proc)
 {
 	const char *name = getenv("NCCL_NET_PLUGIN");
 	struct memory memory = {ft_mem_ops(proc->opts.iface)};
-	char bytes[RANKS];
 	const struct nccl_gin_v11 *gin;
-	void *plugin, *ctx, *coll, *mr, *unused;
-	int ret;
+	void *plugin, *ctx;
 
 	if (proc->opts.prov && !strncmp(proc->opts.prov, "shm", 3))
 		return ft_skip("shm's names are no addresses, so nobody can be asked");
 	setenv("P2P_NCCL_PROVIDER", proc->opts.prov, 1);
-	FT_TRY(allocate(proc, &memory));
 	plugin = dlopen(name ? name : "libnccl-gin-p2p.so", RTLD_NOW | RTLD_LOCAL);
 	FT_CHECK(plugin, "%s", dlerror());
 	gin = dlsym(plugin, "ncclGinPlugin_v11");
 	FT_CHECK(gin, "no puts");
 	if (gin->init(&ctx, 1, say) != NCCL_SUCCESS)
 		return ft_skip("this provider has no puts");
-	FT_TRY(connect_all(proc, RANKS, gin, &coll));
-	if (!getenv("FT_EARLY")) {
-		FT_TRY(check(gin->reg_mr(coll, memory.addr, SIZE, memory.type, 0, &mr, &unused),
-			     "reg_mr of all"));
-		FT_TRY(exchange(proc, RANKS, bytes, 1));
-	}
-	if (getenv("FT_AMID")) {
-		FT_TRY(amid(proc, gin, coll, mr));
-		FT_TRY(check(gin->dereg_mr(coll, mr), "dereg_mr"));
-		FT_TRY(check(gin->close_coll(coll), "close"));
-		return without(proc, gin, &memory);
-	}
-	if (proc->rank == VICTIM)
-		raise(SIGKILL);
-	for (int i = 0; i < 2; i++) {
-		ret = gin->reg_mr(coll, memory.addr, SIZE, memory.type, 0, &unused, &unused);
-		FT_CHECK(ret == NCCL_SYSTEM_ERROR, "without rank %d: result %d", VICTIM, ret);
-	}
-	return check(gin->close_coll(coll), "close");
+	FT_TRY(allocate(proc, &memory));
+	FT_TRY(scene(proc, gin, &memory));
+	memory.ops->release(memory.addr);
+	return 0;
 }
 
 int main(int argc, char **argv)
