@@ -602,7 +602,7 @@ part_elsewhere() {
 	local direct memory
 
 	direct=$(direct)
-	leave_out "$repeated|$any_core|$composed|^(xpu|descriptors|installed|foreign|autoprogress|kill-dead)"
+	leave_out "$repeated|$any_core|$composed|^(xpu|descriptors|installed|foreign|autoprogress|kill-dead|gin|fork|objects|waitset)"
 	[ -z "$all" ] || connected plain system
 	run_functional plain layered system "tcp;ofi_rxm;ofi_p2p"
 	run_hook plain system "tcp;ofi_rxm"
@@ -689,7 +689,7 @@ part_kill() {
 # Programs that take several numbers of ranks have some with Open MPI 4.1, and others with the 5.0 of Debian 13. These patterns
 # leave out what the other one has
 mpi_41='^mpi-(exchange|neighbor|several|rma|pt2pt|enqueue|scarce|window|unexpected)-[1345]$'
-mpi_50='^mpi-(exchange|neighbor|several|pt2pt|enqueue|scarce|window|unexpected)-2$'
+mpi_50='^mpi-(exchange|neighbor|several|rma|pt2pt|enqueue|scarce|window|unexpected)-2$'
 
 part_trixie() {
 	if [ -n "$no_trixie" ]; then
@@ -712,7 +712,7 @@ part_trixie() {
 	if [ -x "$base/plain/fabtests/fi_p2p_mpi_bcast" ]; then
 		suite=mpi
 		# What kernels do, and which way data goes, is no matter of the MPI's. This one has no windows of its own over tcp
-		leave_out "$mpi_41|-late-1\$|-none-|-8\$|-20\$|^mpi-(calls-1|example-sum-2)\$|^mpi-(tree|far|gaps|kernel|calculate)-" \
+		leave_out "$mpi_41|-late-1\$|-none-|-8\$|-20\$|^mpi-(calls-1|calls-core-3|example-sum-2)\$|^mpi-(tree|far|gaps|kernel|calculate)-" \
 			'^mpi-(capture-3|window-(programs|apart-2))$'
 		run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
 		leave_out
@@ -753,20 +753,23 @@ part_libfabrics() {
 }
 
 part_mpi() {
+	local memoryless
+
 	if [ ! -x "$base/plain/fabtests/fi_p2p_mpi_bcast" ]; then
 		skip "Open MPI: openmpi-bin or libopenmpi-dev is not installed"
 		return
 	fi
 	suite=mpi
-	# more ranks do the same; without kernels, the hook has three
+	# more ranks do the same, and with the hook, fewer; without kernels, the hook has three
 	leave_out "$mpi_50|-5\$|^mpi-(calls-none-4|rma-4|any-4|nonblocking-8)\$"
 	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
 	leave_out
 	run_functional plain layered cuda "net;ofi_p2p" '^mpi-.*-rdma'
-	leave_out '^mpi-(any|unexpected)-4$|^mpi-(neighbor|several)-[1245]$|-8$|-none-5$'
+	leave_out '^mpi-(any|unexpected)-4$|^mpi-(neighbor|several)-[1245]$|-8$|-none-5$|^mpi-(rma-[12]|(pt2pt|window)-2)$'
 	run_functional plain hook cuda "tcp;ofi_rxm"
-	# what goes on between GPUs, host memory has from the MPI itself
-	leave_out '^mpi-(any|unexpected)-4$|^mpi-(neighbor|several)-[1245]$|-8$|-20$|-none-|-late-1$|^mpi-(calls|exchange)-[23]$'
+	# what goes on between GPUs, host memory has from the MPI itself; some programs do without either memory
+	memoryless='^mpi-(early|missing|past|wrong|handlers|calculate|kernel|gaps|window-programs|window-apart)|^mpi-(pt2pt|window)-2$'
+	leave_out "$memoryless|^mpi-(any|unexpected)-4\$|^mpi-(neighbor|several)-[1245]\$|-8\$|-20\$|-none-|-late-1\$|^mpi-(calls|exchange)-[123]\$"
 	run_functional plain layered system "tcp;ofi_rxm;ofi_p2p"
 	leave_out
 	suite=functional
@@ -798,16 +801,17 @@ part_asan() {
 	# and then is taken for an address that the leak check dies of
 	local options=detect_stack_use_after_return=1:intercept_tls_get_addr=0 units
 	local timed others='^fabtests/sim/'
-	# ofi_rxm clears 50 MB for each endpoint, and the sanitizers as much again. With these buffers it is a third; to tests,
-	# 4 KiB are short
-	local -x FI_OFI_RXM_BUFFER_SIZE=5120
+	# ofi_rxm clears 50 MB for each endpoint, and the sanitizers as much again. With these buffers it is half; to tests,
+	# some more than 4 KiB are short
+	local -x FI_OFI_RXM_BUFFER_SIZE=8192
 
 	export ASAN_OPTIONS=detect_leaks=1:$options
 	export UBSAN_OPTIONS=print_stacktrace=1
 	build_asan
 	few_asan
 	slow=3
-	[ -n "$all" ] || others+='|^util/tools/'
+	# its rules are the emulator's, which every test here runs
+	[ -n "$all" ] || others+='|^util/tools/|^fabtests/cudaemu/rules$'
 	# shellcheck disable=SC2016 # make's
 	mapfile -t units < <(make -s -C "$base/asan" --eval='names: ; @printf "%s\n" $(TESTS)' names |
 		grep -Ev "$others")
@@ -867,7 +871,7 @@ build_tsan() {
 part_tsan() {
 	local threaded units
 	# as with the address sanitizer
-	local -x FI_OFI_RXM_BUFFER_SIZE=5120
+	local -x FI_OFI_RXM_BUFFER_SIZE=8192
 
 	build_tsan
 	few_tsan
