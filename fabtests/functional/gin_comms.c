@@ -499,10 +499,16 @@ static int scenes(struct ft_proc *proc)
 static int run(struct ft_proc *proc)
 {
 	const char *name = getenv("NCCL_NET_PLUGIN");
+	unsigned long failed;
 	void *plugin, *ctx;
 
 	setenv("P2P_NCCL_PROVIDER", proc->opts.prov, 1);
 	FT_TRY(ft_test_own_device(proc));
+	/* a real driver is not to be broken: then all ranks are left out */
+	if (getenv("FT_DRIVER_FAILS")) {
+		FT_TRY(ft_mem_ops(proc->opts.iface)->init(proc->opts.device));
+		FT_TRY(ft_cuda_break(0, &failed));
+	}
 	plugin = dlopen(name ? name : "libnccl-gin-p2p.so", RTLD_NOW | RTLD_LOCAL);
 	FT_CHECK(plugin, "%s", dlerror());
 	rma = dlsym(plugin, "ncclRmaPlugin_v15");
