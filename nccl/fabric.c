@@ -224,12 +224,12 @@ static int fabric_port_bind(struct fabric_port *port)
 {
 	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_NONE};
 	struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
-	int ret = fi_cq_open(port->domain, &cq_attr, &port->cq, NULL);
+	int ret = fi_cq_open(fabric.domain, &cq_attr, &port->cq, NULL);
 
 	if (!ret)
-		ret = fi_av_open(port->domain, &av_attr, &port->av, NULL);
+		ret = fi_av_open(fabric.domain, &av_attr, &port->av, NULL);
 	if (!ret)
-		ret = fi_endpoint(port->domain, fabric.info, &port->ep, NULL);
+		ret = fi_endpoint(fabric.domain, fabric.info, &port->ep, NULL);
 	if (!ret)
 		ret = fi_ep_bind(port->ep, &port->cq->fid, FI_TRANSMIT | FI_RECV);
 	if (!ret)
@@ -237,17 +237,14 @@ static int fabric_port_bind(struct fabric_port *port)
 	return ret ? ret : fi_enable(port->ep);
 }
 
-int fabric_port_open(struct fabric_port *port, bool alone)
+int fabric_port_open(struct fabric_port *port)
 {
-	int ret = 0;
+	int ret;
 
-	*port = (struct fabric_port){.domain = fabric.domain};
+	*port = (struct fabric_port){.ep = NULL};
 	pthread_mutex_init(&port->lock, NULL);
 	STAILQ_INIT(&port->stalled);
-	if (alone)
-		ret = fi_domain(fabric.fabric, fabric.info, &port->domain, NULL);
-	if (!ret)
-		ret = fabric_port_bind(port);
+	ret = fabric_port_bind(port);
 	if (ret)
 		fabric_port_close(port);
 	return ret;
@@ -272,8 +269,6 @@ void fabric_port_close(struct fabric_port *port)
 		fi_close(&port->av->fid);
 	if (port->cq)
 		fi_close(&port->cq->fid);
-	if (port->domain && port->domain != fabric.domain)
-		fi_close(&port->domain->fid);
 	pthread_mutex_destroy(&port->lock);
 }
 
@@ -393,8 +388,7 @@ static int fabric_cuda_ordinal(void *data, int *ordinal)
 	return 0;
 }
 
-int fabric_mr_open(struct fabric_port *port, void *data, size_t size, int type,
-		   struct fabric_mr *mr)
+int fabric_mr_open(void *data, size_t size, int type, struct fabric_mr *mr)
 {
 	struct iovec iov = {data, size};
 	struct fi_mr_attr attr = {
@@ -414,7 +408,7 @@ int fabric_mr_open(struct fabric_port *port, void *data, size_t size, int type,
 		attr.requested_key = __atomic_add_fetch(&fabric.keys, 1, __ATOMIC_RELAXED);
 	*mr = (struct fabric_mr){.data = data, .size = size};
 	if (!ret)
-		ret = fi_mr_regattr(port->domain, &attr, 0, &mr->mr);
+		ret = fi_mr_regattr(fabric.domain, &attr, 0, &mr->mr);
 	mr->base = mode & FI_MR_VIRT_ADDR ? (uint64_t) data : 0;
 	return ret;
 }
@@ -444,7 +438,7 @@ int fabric_mr_local(struct fabric_port *port, void *data, size_t size, struct fa
 	*mr = (struct fabric_mr){.data = data, .size = size};
 	if (!(fabric.info->domain_attr->mr_mode & FI_MR_LOCAL))
 		return 0;
-	ret = fabric_mr_open(port, data, size, NCCL_HOST, mr);
+	ret = fabric_mr_open(data, size, NCCL_HOST, mr);
 	return ret ? ret : fabric_mr_bind(port, mr);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * The plugin's use of libfabric: a domain for the process, and ports: endpoints with a queue each. A port with a thread of its
- * own has a domain of its own, too, as threads of one domain take turns. Any provider does that transfers GPU memory, reaches
- * other hosts, and has tagged messages; puts and signals also want remote memory and atomic operations.
+ * The plugin's use of libfabric: one domain for the process, and ports: endpoints with a queue each. Any provider does
+ * that transfers GPU memory, reaches other hosts, and has tagged messages; puts and signals also want remote memory and
+ * atomic operations.
  *
  * Functions return 0 or a negative fi_errno value. NCCL calls from several threads: each port has a lock, and what is
  * marked [locked] wants it.
@@ -36,7 +36,6 @@ struct fabric_name {
  */
 struct fabric_port {
 	pthread_mutex_t lock;
-	struct fid_domain *domain;
 	struct fid_ep *ep;
 	struct fid_cq *cq;
 	struct fid_av *av;
@@ -99,8 +98,7 @@ void fabric_say(int level, const char *file, int line, const char *format, ...)
 /** fabric_failed() - logs that @what has failed with @err; returns an enum nccl_result */
 int fabric_failed(int err, const char *what);
 
-/** fabric_port_open() - @alone: with a domain of its own */
-int fabric_port_open(struct fabric_port *port, bool alone);
+int fabric_port_open(struct fabric_port *port);
 void fabric_port_close(struct fabric_port *port);
 /** fabric_port_shut() - closes the endpoint alone: what is under way may never end, and touches no memory any more [locked] */
 void fabric_port_shut(struct fabric_port *port);
@@ -117,9 +115,8 @@ void fabric_op_cancel(struct fabric_port *port, struct fabric_op *op);
 /** fabric_progress() - begins what has waited, and tells what has ended [locked] */
 void fabric_progress(struct fabric_port *port);
 
-/** fabric_mr_open() - registers memory of @type NCCL_HOST or NCCL_CUDA with @port's domain, which may wait for the GPU */
-int fabric_mr_open(struct fabric_port *port, void *data, size_t size, int type,
-		   struct fabric_mr *mr);
+/** fabric_mr_open() - registers memory of @type NCCL_HOST or NCCL_CUDA, which may wait for the GPU */
+int fabric_mr_open(void *data, size_t size, int type, struct fabric_mr *mr);
 /** fabric_mr_bind() - makes the region one of @port, or closes it [locked] */
 int fabric_mr_bind(struct fabric_port *port, struct fabric_mr *mr);
 /** fabric_mr_local() - both for our own memory, if the provider wants that for what it sends [locked] */

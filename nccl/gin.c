@@ -108,7 +108,7 @@ int gin_listen(void *handle, void **listens)
 {
 	struct gin_handle said = {.magic = GIN_MAGIC};
 	struct gin_listener *made = calloc(1, sizeof *made);
-	int ret = made ? fabric_port_open(&made->port, false) : -FI_ENOMEM;
+	int ret = made ? fabric_port_open(&made->port) : -FI_ENOMEM;
 
 	if (!ret) {
 		ret = fabric_port_name(&made->port, &said.name);

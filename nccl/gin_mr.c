@@ -120,7 +120,7 @@ int gin_mr_open(struct gin_coll *coll, void *data, size_t size, int type, struct
 	/* the others wait for what is said of it, also if it fails here */
 	*own = (struct gin_key){.size = size, .err = -FI_ENOMEM};
 	if (mr) {
-		own->err = fabric_mr_open(coll->port, data, size, type, &mr->mr);
+		own->err = fabric_mr_open(data, size, type, &mr->mr);
 		gin_lock(coll);
 		if (!own->err)
 			own->err = fabric_mr_bind(coll->port, &mr->mr);

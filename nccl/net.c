@@ -14,7 +14,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
 
-#include "net_port.h"
+#include "fabric.h"
 
 #define NET_MAGIC 0x70327034u
 
@@ -27,55 +27,47 @@ struct net_handle {
 
 _Static_assert(sizeof(struct net_handle) <= NCCL_HANDLE_MAX, "a handle is too long");
 
-/* How many threads move a communicator's messages, and the most */
-#define NET_THREADS "P2P_NCCL_THREADS"
-#define NET_THREADS_MAX 16
-
 /**
- * struct net - what init() returns: the endpoints of a communicator of NCCL's.
- * @opened:	@ports are there, as NCCL has listened or connected. A communicator within a host does neither.
- * @sends, @recvs:	how often it has connected and listened: ports take turns
+ * struct net - what init() returns: the endpoint of a communicator of NCCL's, and the messages under way.
+ * @opened:	@port is there, as NCCL has listened or connected. A communicator within a host does neither.
  */
 struct net {
 	pthread_mutex_t lock;
 	bool opened;
-	unsigned int count, sends, recvs;
-	struct net_port ports[NET_THREADS_MAX];
+	struct fabric_port port;
+	LIST_HEAD(, net_req) reqs;
+};
+
+/** struct net_comm - messages one way: those with @tag, at @net; to @peer, if it @sends */
+struct net_comm {
+	struct net *net;
+	bool sends;
+	uint32_t tag;
+	fi_addr_t peer;
+};
+
+/** struct net_req - a message, until NCCL has heard of its end. @ended: libfabric has done with it */
+struct net_req {
+	struct fabric_op op;
+	struct net_comm *comm;
+	void *data;
+	size_t size;
+	struct fabric_mr *mr;
+	bool ended;
+	LIST_ENTRY(net_req) entry;
 };
 
 /* The last tag: none is used twice in a process, as some providers mix the messages of its endpoints */
 static uint32_t net_tags;
 
-/* The threads that the variable asks for; without it NCCL's thread does the work. One that makes no sense is said. */
-static unsigned int net_threads(void)
+static int net_port_open(struct net *net)
 {
-	const char *text = getenv(NET_THREADS);
-	char *end;
-	long value;
-
-	if (!text || !*text)
-		return 0;
-	value = strtol(text, &end, 10);
-	if (!*end && value >= 0 && value <= NET_THREADS_MAX)
-		return (unsigned int) value;
-	fabric_warn(NET_THREADS "=%s: from 0 to %d", text, NET_THREADS_MAX);
-	return 0;
-}
-
-/* The ports, opened by the first that wants one. @turn counts who wanted one. */
-static int net_port_next(struct net *net, unsigned int *turn, struct net_port **port)
-{
-	const unsigned int threads = net_threads();
 	int ret = 0;
 
 	pthread_mutex_lock(&net->lock);
-	while (!net->opened && !ret) {
-		ret = net_port_open(&net->ports[net->count], threads > 0);
-		net->count += !ret;
-		net->opened = net->count >= threads;
-	}
-	if (!ret)
-		*port = &net->ports[(*turn)++ % net->count];
+	if (!net->opened)
+		ret = fabric_port_open(&net->port);
+	net->opened = !ret;
 	pthread_mutex_unlock(&net->lock);
 	return fabric_failed(ret, "opening an endpoint");
 }
@@ -94,6 +86,7 @@ static int net_init(void **ctx, uint64_t comm, void *config, nccl_logger log, vo
 		net = NULL;
 	} else {
 		pthread_mutex_init(&net->lock, NULL);
+		LIST_INIT(&net->reqs);
 	}
 	*ctx = net;
 	return fabric_failed(ret, "opening a domain");
@@ -103,11 +96,16 @@ static int net_init(void **ctx, uint64_t comm, void *config, nccl_logger log, vo
 static int net_finalize(void *ctx)
 {
 	struct net *net = ctx;
+	struct net_req *req;
 
 	if (!net)
 		return NCCL_SUCCESS;
-	for (unsigned int i = 0; i < net->count; i++)
-		net_port_close(&net->ports[i]);
+	if (net->opened)
+		fabric_port_close(&net->port);
+	while ((req = LIST_FIRST(&net->reqs))) {
+		LIST_REMOVE(req, entry);
+		free(req);
+	}
 	pthread_mutex_destroy(&net->lock);
 	free(net);
 	fabric_close();
@@ -136,14 +134,13 @@ static int net_properties(int dev, struct nccl_props_v11 *props)
 
 /* ---- communicators ---- */
 
-static int net_comm_new(struct net_port *port, bool sends, uint32_t tag, fi_addr_t peer,
-			void **comm)
+static int net_comm_new(struct net *net, bool sends, uint32_t tag, fi_addr_t peer, void **comm)
 {
 	struct net_comm *made = malloc(sizeof *made);
 
 	if (!made)
 		return NCCL_SYSTEM_ERROR;
-	*made = (struct net_comm){port, sends, tag, peer, 0};
+	*made = (struct net_comm){net, sends, tag, peer};
 	*comm = made;
 	return NCCL_SUCCESS;
 }
@@ -152,26 +149,24 @@ static int net_listen(void *ctx, int dev, void *handle, void **listen_comm)
 {
 	struct net_handle said = {.magic = NET_MAGIC};
 	struct net *net = ctx;
-	struct net_port *port = NULL;
-	int ret = net_port_next(net, &net->recvs, &port);
+	int ret = net_port_open(net);
 
 	if (ret)
 		return ret;
-	net_port_lock(port);
-	ret = port->fabric.ep ? fabric_port_name(&port->fabric, &said.name) : -FI_ESHUTDOWN;
-	net_port_unlock(port);
+	pthread_mutex_lock(&net->port.lock);
+	ret = net->port.ep ? fabric_port_name(&net->port, &said.name) : -FI_ESHUTDOWN;
+	pthread_mutex_unlock(&net->port.lock);
 	if (ret)
 		return fabric_failed(ret, "the name of an endpoint");
 	said.tag = __atomic_add_fetch(&net_tags, 1, __ATOMIC_RELAXED);
 	memcpy(handle, &said, sizeof said);
-	return net_comm_new(port, false, said.tag, FI_ADDR_UNSPEC, listen_comm);
+	return net_comm_new(net, false, said.tag, FI_ADDR_UNSPEC, listen_comm);
 }
 
 static int net_connect(void *ctx, int dev, void *handle, void **send_comm, void **dev_comm)
 {
 	struct net_handle said;
 	struct net *net = ctx;
-	struct net_port *port = NULL;
 	fi_addr_t peer;
 	int ret;
 
@@ -180,27 +175,26 @@ static int net_connect(void *ctx, int dev, void *handle, void **send_comm, void 
 		fabric_warn("a peer's handle is not of this plugin. Load it on all ranks");
 		return NCCL_INVALID_USAGE;
 	}
-	ret = net_port_next(net, &net->sends, &port);
+	ret = net_port_open(net);
 	if (ret)
 		return ret;
-	net_port_lock(port);
-	ret = fabric_port_insert(&port->fabric, &said.name, &peer);
-	net_port_unlock(port);
+	pthread_mutex_lock(&net->port.lock);
+	ret = fabric_port_insert(&net->port, &said.name, &peer);
+	pthread_mutex_unlock(&net->port.lock);
 	if (ret)
 		return fabric_failed(ret, "a peer's name");
-	return net_comm_new(port, true, said.tag, peer, send_comm);
+	return net_comm_new(net, true, said.tag, peer, send_comm);
 }
 
 static int net_accept(void *listen_comm, void **recv_comm, void **dev_comm)
 {
 	const struct net_comm *listens = listen_comm;
 
-	return net_comm_new(listens->port, false, listens->tag, FI_ADDR_UNSPEC, recv_comm);
+	return net_comm_new(listens->net, false, listens->tag, FI_ADDR_UNSPEC, recv_comm);
 }
 
 static int net_comm_close(void *comm)
 {
-	net_port_drop(((struct net_comm *) comm)->port, comm);
 	free(comm);
 	return NCCL_SUCCESS;
 }
@@ -209,14 +203,14 @@ static int net_comm_close(void *comm)
 
 static int net_reg_mr(void *comm, void *data, size_t size, int type, void **mr)
 {
-	struct net_port *port = ((struct net_comm *) comm)->port;
+	struct fabric_port *port = &((struct net_comm *) comm)->net->port;
 	struct fabric_mr *made = malloc(sizeof *made);
-	int ret = made ? fabric_mr_open(&port->fabric, data, size, type, made) : -FI_ENOMEM;
+	int ret = made ? fabric_mr_open(data, size, type, made) : -FI_ENOMEM;
 
 	if (!ret) {
-		net_port_lock(port);
-		ret = fabric_mr_bind(&port->fabric, made);
-		net_port_unlock(port);
+		pthread_mutex_lock(&port->lock);
+		ret = fabric_mr_bind(port, made);
+		pthread_mutex_unlock(&port->lock);
 	}
 	if (ret) {
 		free(made);
@@ -233,9 +227,35 @@ static int net_reg_mr_dmabuf(void *comm, void *data, size_t size, int type, uint
 	return NCCL_INVALID_USAGE;
 }
 
+static bool net_mr_busy(const struct net *net, const void *mr)
+{
+	const struct net_req *req;
+
+	LIST_FOREACH(req, &net->reqs, entry)
+		if (req->mr == mr && !req->ended)
+			return true;
+	return false;
+}
+
+/*
+ * NCCL aborts without waiting for its messages, and frees the memory next: nothing may be written there any more. libfabric
+ * cancels no receive whose message has begun to come, nor what is sent. Nothing but the end of the endpoint ends these.
+ */
 static int net_dereg_mr(void *comm, void *mr)
 {
-	net_port_abort(((struct net_comm *) comm)->port, mr);
+	struct net *net = ((struct net_comm *) comm)->net;
+	struct net_req *req;
+
+	pthread_mutex_lock(&net->port.lock);
+	if (net->port.ep && net_mr_busy(net, mr)) {
+		LIST_FOREACH(req, &net->reqs, entry)
+			if (req->mr == mr && !req->ended)
+				fi_cancel(&net->port.ep->fid, &req->op.context);
+		fabric_progress(&net->port);
+		if (net_mr_busy(net, mr))
+			fabric_port_shut(&net->port);
+	}
+	pthread_mutex_unlock(&net->port.lock);
 	fabric_mr_close(mr);
 	free(mr);
 	return NCCL_SUCCESS;
@@ -243,23 +263,51 @@ static int net_dereg_mr(void *comm, void *mr)
 
 /* ---- messages ---- */
 
-/* NCCL asks again where it gets no request */
+static ssize_t net_req_begin(struct net_req *req)
+{
+	const struct net_comm *comm = req->comm;
+	struct fid_ep *ep = comm->net->port.ep;
+	void *desc = req->mr ? req->mr->desc : NULL;
+
+	if (!ep)
+		return -FI_ESHUTDOWN;
+	return comm->sends ? fi_tsend(ep, req->data, req->size, desc, comm->peer, comm->tag,
+				      &req->op.context)
+			   : fi_trecv(ep, req->data, req->size, desc, comm->peer, comm->tag, 0,
+				      &req->op.context);
+}
+
+static void net_req_done(struct fabric_op *op)
+{
+	((struct net_req *) op)->ended = true;
+}
+
+/*
+ * Without room there is no request, and NCCL asks again: a message that waited here would hold up those to other peers, and
+ * the receives that their sends wait for.
+ */
 static int net_req_post(struct net_comm *comm, void *data, size_t size, void *mr, void **made)
 {
+	struct fabric_port *port = &comm->net->port;
 	struct net_req *req = malloc(sizeof *req);
 	ssize_t ret;
 
 	if (!req)
 		return NCCL_SYSTEM_ERROR;
 	*req = (struct net_req){
-		.port = comm->port,
+		.op = {.done = net_req_done},
 		.comm = comm,
-		.sends = comm->sends,
 		.data = data,
 		.size = size,
 		.mr = mr,
 	};
-	ret = net_port_post(req);
+	pthread_mutex_lock(&port->lock);
+	ret = net_req_begin(req);
+	if (!ret)
+		LIST_INSERT_HEAD(&comm->net->reqs, req, entry);
+	else if (ret == -FI_EAGAIN)
+		fabric_progress(port);
+	pthread_mutex_unlock(&port->lock);
 	*made = ret ? NULL : req;
 	if (!ret)
 		return NCCL_SUCCESS;
@@ -291,17 +339,22 @@ static int net_iflush(void *comm, int count, void **data, int *sizes, void **mrs
 static int net_test(void *request, int *done, int *sizes)
 {
 	struct net_req *req = request;
-	struct net_port *port = req->port;
+	struct fabric_port *port = &req->comm->net->port;
+	bool shut;
 	int err;
 
-	*done = net_port_ended(req);
+	pthread_mutex_lock(&port->lock);
+	if (!req->ended)
+		fabric_progress(port);
+	*done = req->ended;
+	if (*done)
+		LIST_REMOVE(req, entry);
+	shut = !port->ep;
+	pthread_mutex_unlock(&port->lock);
 	if (!*done)
-		return fabric_failed(__atomic_load_n(&port->shut, __ATOMIC_RELAXED)
-					     ? FI_ESHUTDOWN
-					     : 0,
-				     "a message");
+		return fabric_failed(shut ? FI_ESHUTDOWN : 0, "a message");
 	if (sizes)
-		sizes[0] = (int) (req->sends ? req->size : req->op.len);
+		sizes[0] = (int) (req->comm->sends ? req->size : req->op.len);
 	err = req->op.err;
 	free(req);
 	return err ? fabric_failed(err, "a message") : NCCL_SUCCESS;

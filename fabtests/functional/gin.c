@@ -722,25 +722,6 @@ static int puts_by_all(struct world *w, void *plugin)
 	return puts_of(w);
 }
 
-/* Messages that NCCL's thread moves, and such that threads of the plugin's move */
-static int messages_by_all(struct world *w)
-{
-	char handle[NCCL_HANDLE_MAX];
-	void *ctx, *listens;
-
-	FT_TRY(gin_messages(w));
-	setenv("P2P_NCCL_THREADS", "some", 1);
-	FT_TRY(gin_check(w->net->init(&ctx, 1, NULL, gin_say, NULL), "init"));
-	FT_TRY(gin_check(w->net->listen(ctx, 0, handle, &listens), "listen"));
-	FT_CHECK(strstr(heard, "P2P_NCCL_THREADS=some"), "it says: %s", heard);
-	FT_TRY(gin_check(w->net->close_listen(listens), "close of a listener"));
-	FT_TRY(gin_check(w->net->finalize(ctx), "finalize"));
-	setenv("P2P_NCCL_THREADS", "2", 1);
-	FT_TRY(gin_messages(w));
-	unsetenv("P2P_NCCL_THREADS");
-	return 0;
-}
-
 static int run(struct ft_proc *proc)
 {
 	struct world w = {.proc = proc};
@@ -757,7 +738,7 @@ static int run(struct ft_proc *proc)
 	FT_TRY(buffer(&w, &w.words, WORDS * sizeof(uint64_t)));
 	FT_TRY(environment(&w));
 	FT_TRY(no_provider(&w));
-	FT_TRY(messages_by_all(&w));
+	FT_TRY(gin_messages(&w));
 	FT_TRY(puts_by_all(&w, plugin));
 	w.data.ops->release(w.data.addr);
 	w.words.ops->release(w.words.addr);
