@@ -111,5 +111,12 @@ bool alive_ended(const struct fabric_name *name, uint16_t port, int *fd)
 		if (*fd >= 0)
 			connect(*fd, &address.any, len);
 	}
-	return !got || (got < 0 && (errno == ECONNREFUSED || errno == ECONNRESET));
+	if (!got || (got < 0 && (errno == ECONNREFUSED || errno == ECONNRESET)))
+		return true;
+	/* what has failed otherwise says nothing, and the kernel would say once more as if the other end had closed it */
+	if (*fd >= 0 && got < 0 && errno != EAGAIN && errno != EINPROGRESS) {
+		close(*fd);
+		*fd = -1;
+	}
+	return false;
 }
