@@ -124,6 +124,15 @@ bool ft_is_p2p(const struct ft_ctx *ctx)
 	return last && !strcmp(last, ";ofi_p2p") && !ft_connected(ctx);
 }
 
+size_t ft_whole_max(const struct ft_ctx *ctx)
+{
+	const char *set = getenv("FI_OFI_RXM_BUFFER_SIZE");
+
+	if (!strstr(ctx->info->fabric_attr->prov_name, "ofi_rxm"))
+		return SIZE_MAX;
+	return set ? strtoul(set, NULL, 0) : 16384;
+}
+
 bool ft_connected(const struct ft_ctx *ctx)
 {
 	return ctx->hints->ep_attr->type == FI_EP_MSG;

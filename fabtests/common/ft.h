@@ -377,6 +377,8 @@ int ft_getname(struct ft_ctx *ctx, struct ft_name *name);
 int ft_av_insert(struct ft_ctx *ctx, const void *name, fi_addr_t *addr);
 /** ft_is_p2p() - is ofi_p2p's protocol there? It is not with the hook, nor over connections. */
 bool ft_is_p2p(const struct ft_ctx *ctx);
+/** ft_whole_max() - what fits a buffer of ofi_rxm's: it announces longer messages, and reads them. Others have no such bound */
+size_t ft_whole_max(const struct ft_ctx *ctx);
 /** ft_connected() - is this -e msg? */
 bool ft_connected(const struct ft_ctx *ctx);
 

@@ -16,6 +16,7 @@
 #include "ft_test.h"
 
 #define EAGER_SIZE "4096" /* FI_P2P_EAGER_SIZE: what is longer is announced */
+#define EARLY_MAX 16384   /* goes before the receiver is known, and is not announced then */
 #define LARGEST 200000
 #define WINDOW 16
 #define BUFFERS 3
@@ -74,9 +75,11 @@ static struct message message(const struct side *s, const struct round *round, u
 		.call = calls[round->ordered ? n % FT_COUNT(calls) : 0],
 	};
 
-	/* longer host messages are the core provider's, which may take longer for them */
+	/* longer ones that the core provider has alone may come after those behind them */
 	if (round->ordered && (msg.from == FI_HMEM_SYSTEM || !ft_is_p2p(&s->ctx)))
 		msg.len = FT_MIN(msg.len, 4000);
+	if (round->ordered && msg.len <= EARLY_MAX)
+		msg.len = FT_MIN(msg.len, ft_whole_max(&s->ctx));
 	msg.data = msg.call == FT_SENDDATA;
 	if (n % 7 == 3 && msg.len <= s->ctx.info->tx_attr->inject_size)
 		msg.call = msg.data ? FT_INJECTDATA : FT_INJECT;
