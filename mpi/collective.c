@@ -148,14 +148,15 @@ static void collective_share(struct collective *c, const struct collective_reduc
 }
 
 /*
- * Is it quicker if each that gets the sum adds up all of it? That is one exchange, not two, of more bytes. All still get the
- * same: GPUs and hosts add alike, but for the bits of what is no number.
+ * Is it quicker if each that gets the sum adds up all of it? That is one exchange, not two, of more bytes. All have to get the
+ * same, and some may add on their GPU, others on the host.
  */
 static bool collective_alone(const struct collective *c, const struct collective_reduction *of,
 			     size_t bytes, MPI_Comm comm)
 {
 	return of->root != ROUNDS_OWN && !hidden_far(comm) &&
-	       rounds_fits(bytes, c->exchange.ranks);
+	       rounds_fits(bytes, c->exchange.ranks) &&
+	       (of->root != ROUNDS_ALL || kernel_agrees(of->op, of->type));
 }
 
 static void collective_segments(struct collective *c, const struct collective_reduction *of,

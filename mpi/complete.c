@@ -82,8 +82,8 @@ static int complete_some(const struct later_list *taken, int count, MPI_Request 
 		told = ret == MPI_SUCCESS ? (struct later_ends) ends                           \
 					  : (struct later_ends){.ret = ret};                   \
 		ret = later_give_back(&taken, requests, &told, &why);                          \
-		return complete_end(later_parts_ended(count, requests, ret, &told, &why),      \
-				    why);                                                      \
+		ret = later_parts_ended(count, requests, ret, &told, &why);                    \
+		return complete_end(ret, why);                                                 \
 	}
 #define ALL(ended)                                                                             \
 	{                                                                                      \
@@ -294,8 +294,8 @@ CALL_WRAPPER(Parrived, (MPI_Request request, int part, int *flag))
                                                                                                \
 		if (!complete_begin())                                                         \
 			return ret;                                                            \
-		return complete_end(later_window_ended(handle, target, until, ret, &why),      \
-				    why);                                                      \
+		ret = later_window_ended(handle, target, until, ret, &why);                    \
+		return complete_end(ret, why);                                                 \
 	}
 
 WINDOW(Win_fence, (int assert, MPI_Win win), (int, MPI_Win), win, LATER_ALL, assert, win)

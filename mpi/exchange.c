@@ -69,6 +69,9 @@ void exchange_copy(struct call *call, const struct exchange_area *to, char *dst,
 		return;
 	}
 	ret = lane_open(&gpu->mem, &lane, &why);
+	/* what the program has written to @from may be under way: no message of it has settled it */
+	if (ret == MPI_SUCCESS && from->gpu)
+		lane_settle(lane, &from->mem);
 	if (ret == MPI_SUCCESS)
 		ret = lane_close(lane, lane_copy(lane, dst, (char *) src, len, true, &why),
 				 &why);

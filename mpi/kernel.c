@@ -175,7 +175,7 @@ static char kernel_letter(const struct kernel_made *made)
 	return result ? 'u' : 's';
 }
 
-/* c = a OP b, of registers number @k. Whatever a comparison says of what is no number, Open MPI's C says, too. */
+/* c = a OP b, of registers number @k. Of what is no number a comparison says what C does. */
 static void kernel_element(struct kernel_made *made, int k)
 {
 	const int width = made->width;
@@ -408,6 +408,17 @@ bool kernel_reduces(MPI_Op op, MPI_Datatype type)
 	struct kernel_made made = {0};
 
 	return kernel_find(op, type, &made);
+}
+
+bool kernel_agrees(MPI_Op op, MPI_Datatype type)
+{
+	struct kernel_made made = {0};
+
+	if (!kernel_find(op, type, &made))
+		return false;
+	if (made.op->way == KERNEL_COMPUTES)
+		return made.size >= 4;
+	return made.op->way != KERNEL_CHOOSES || made.type->kind != KERNEL_REAL;
 }
 
 int kernel_reduce(struct lane *lane, MPI_Op op, MPI_Datatype type, void *out, const void *a,

@@ -26,6 +26,12 @@ bool kernel_begins(const struct dev_mem *mem);
 bool kernel_reduces(MPI_Op op, MPI_Datatype type);
 
 /*
+ * Does the host find the same, but for the bits of what is no number? Open MPI's vector code saturates short integers, and
+ * compares 0 with -0, and what is no number, in its own way.
+ */
+bool kernel_agrees(MPI_Op op, MPI_Datatype type);
+
+/*
  * Begins @out = @a @op @b, as MPI_Reduce_local() does with @a in and @b in and out. All are of the lane's GPU; @out may
  * be one of the others. With an error nothing has begun: let the data go through the host. It
  * begins once a multiprocessor has room: kernel_begins() is to be asked first.

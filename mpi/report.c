@@ -50,7 +50,7 @@ static void report_table(const struct report_count *sums, int ranks)
 		if (!lines++)
 			fprintf(stderr, "%-28s %12s %12s %12s %12s  %s\n", "call", "times",
 				"as they are", "GPU to GPU", "by the host",
-				"what spares the host");
+				"may spare the host");
 		fprintf(stderr, "MPI_%-24s %12llu %12s %12s %12s  %s\n", report_names[i],
 			(unsigned long long) sums[i].calls,
 			report_bytes(sums[i].bytes[REPORT_AS_IT_IS], as_they_are),

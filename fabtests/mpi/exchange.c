@@ -466,7 +466,7 @@ static int sizes(struct mpi_run *run, const struct kind *kinds)
 /* Several rounds through scratch memory, and one element more */
 static int rounds(struct mpi_run *run, const struct kind *kinds)
 {
-	static const int which[] = {0, 5, 13, 8, 12, 3};
+	static const int which[] = {0, 5, 13, 8, 12, 3, 1, 2};
 	struct work w;
 
 	for (size_t i = 0; i < FT_COUNT(which); i++) {
