@@ -112,6 +112,36 @@ static int try_all(const struct objects *o)
 	return 0;
 }
 
+/* The memory that data was to be copied to is gone when it has come: the world's handler is called. */
+static int end_without_memory(struct mpi_run *run)
+{
+	int numbers[NUMBERS] = {0};
+	MPI_Errhandler handler, before;
+	void *gone;
+	MPI_Win win;
+
+	if (run->kinds == 1)
+		return 0;
+	mpi_stage(run, "memory that is gone behind a fence");
+	MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
+	MPI_Comm_create_errhandler(of_comm, &handler);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+	MPI_Errhandler_free(&handler);
+	MPI_Win_create(numbers, sizeof numbers, 1, MPI_INFO_NULL, MPI_COMM_SELF, &win);
+	FT_TRY(at.buf->ops->alloc(sizeof numbers, &gone));
+	MPI_Win_fence(0, win);
+	MPI_Get(gone, NUMBERS, MPI_INT, 0, 0, NUMBERS, MPI_INT, win);
+	at.buf->ops->release(gone);
+	at.jumps = false;
+	at.calls = 0;
+	FT_CHECK(MPI_Win_fence(0, win) != MPI_SUCCESS, "the fence is right");
+	FT_CHECK(at.calls == 1, "the handler is called %d times", at.calls);
+	MPI_Win_free(&win);
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, before);
+	MPI_Errhandler_free(&before);
+	return at.error;
+}
+
 static int run_all(struct mpi_run *run)
 {
 	char name[] = "/tmp/fi_p2p_mpi_handlers.XXXXXX";
@@ -139,6 +169,7 @@ static int run_all(struct mpi_run *run)
 		mpi_stage(run, "handlers that %s", jumps ? "jump" : "return");
 		FT_TRY(try_all(&o));
 	}
+	FT_TRY(end_without_memory(run));
 	MPI_File_close(&o.file);
 	MPI_Win_free(&o.win);
 	MPI_Comm_free(&o.comm);
