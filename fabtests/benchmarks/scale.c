@@ -66,6 +66,7 @@ int main(int argc, char **argv)
 			"provider below it,\nturn by turn, and that with a second endpoint of its own.",
 		.scope = FT_SCOPE_TEST | FT_SCOPE_SCALE,
 		.ranks = 2,
+		.measures = true,
 		.may_die = -1,
 		.run = run,
 	};

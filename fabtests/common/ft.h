@@ -173,6 +173,7 @@ struct ft_opts {
 	bool no_hmem, one_buffer;
 	uint32_t api_version;
 	enum ft_wait wait;
+	bool rests; /* where a spinning wait takes long: tests do, and what measures does not */
 	bool tagged, kind_given; /* given by -o */
 	bool delivery_complete, verify, machine_readable;
 	size_t *sizes; /* NULL: the default sizes */

@@ -25,6 +25,7 @@ struct ft_proc {
  * @most_ranks:	it is repeated with each number of ranks from @ranks to this; 0: it is not
  * @connects:	it also runs over connected endpoints, then between two ranks, whatever @ranks
  *		is
+ * @measures:	it is a benchmark, whose waits never rest
  * @may_die:	the rank that is meant to kill itself with SIGKILL, or -1
  */
 struct ft_test {
@@ -32,7 +33,7 @@ struct ft_test {
 	unsigned int scope;
 	int ranks;
 	int most_ranks;
-	bool connects;
+	bool connects, measures;
 	int may_die;
 	int (*ask)(struct ft_proc *proc);
 	int (*run)(struct ft_proc *proc);

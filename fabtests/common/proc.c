@@ -351,6 +351,7 @@ int ft_test_round(const struct ft_test *test, const struct ft_opts *opts)
 	pid_t pid[FT_MAX_RANKS] = {0};
 	struct ft_proc proc = {.opts = *opts};
 
+	proc.opts.rests = !test->measures;
 	proc.ranks = opts->ep_type == FI_EP_MSG ? 2 : test->ranks;
 	if (connect_all(proc.ranks, fd))
 		return EXIT_FAILURE;

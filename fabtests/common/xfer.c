@@ -363,7 +363,7 @@ int ft_idle(struct ft_ctx *ctx)
 	switch (ctx->opts->wait) {
 	case FT_WAIT_SPIN:
 		yields = now - last_progress > SPIN_US;
-		if (now - last_progress > QUIET_US)
+		if (ctx->opts->rests && now - last_progress > QUIET_US)
 			rest();
 		else if (yields)
 			sched_yield();

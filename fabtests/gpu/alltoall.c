@@ -335,6 +335,7 @@ int main(int argc, char **argv)
 		.scope = FT_SCOPE_TEST | FT_SCOPE_SIZES | FT_SCOPE_ROUNDS | FT_SCOPE_RANKS,
 		.ranks = 2,
 		.most_ranks = 4,
+		.measures = true,
 		.may_die = -1,
 		.run = run,
 	};

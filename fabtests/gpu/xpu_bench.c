@@ -460,6 +460,7 @@ int main(int argc, char **argv)
 	const struct ft_test test = {
 		.purpose = "Latency and rate of what kernels post, and the host.",
 		.ranks = 2,
+		.measures = true,
 		.may_die = -1,
 		.run = run,
 	};
