@@ -3,10 +3,16 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "ft.h"
 
 #define HOST_ALIGN 4096
+/*
+ * From this size on buffers are mappings of their own, whatever malloc() is told: freed ones fault, and they are not in the
+ * heap. The page before each buffer says how long its mapping is; 0: malloc() has it.
+ */
+#define HOST_MAPPED ((size_t) 128 << 10)
 
 static int host_init(int device)
 {
@@ -15,14 +21,36 @@ static int host_init(int device)
 
 static int host_alloc(size_t size, void **addr)
 {
-	if (posix_memalign(addr, HOST_ALIGN, size))
+	const size_t mapped = size < HOST_MAPPED ? 0 : HOST_ALIGN + size;
+	void *base;
+
+	if (!mapped && posix_memalign(&base, HOST_ALIGN, HOST_ALIGN + size))
 		return ft_fail(-FI_ENOMEM, "posix_memalign", "%zu bytes", size);
+	if (mapped) {
+		base = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
+		if (base == MAP_FAILED)
+			return ft_fail(-FI_ENOMEM, "mmap", "%zu bytes", size);
+	}
+	*(size_t *) base = mapped;
+	*addr = (char *) base + HOST_ALIGN;
 	/*
 	 * pages that nobody has written are all the same page of zeros, which would be too fast
 	 * to read
 	 */
 	memset(*addr, 0x5a, size);
 	return 0;
+}
+
+static void host_release(void *addr)
+{
+	void *base = (char *) addr - HOST_ALIGN;
+	const size_t mapped = *(size_t *) base;
+
+	if (mapped)
+		munmap(base, mapped);
+	else
+		free(base);
 }
 
 static int host_copy(void *dst, const void *src, size_t len)
@@ -36,7 +64,7 @@ static const struct ft_mem_ops host_ops = {
 	.iface = FI_HMEM_SYSTEM,
 	.init = host_init,
 	.alloc = host_alloc,
-	.release = free,
+	.release = host_release,
 	.to = host_copy,
 	.from = host_copy,
 };
