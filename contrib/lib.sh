@@ -169,8 +169,8 @@ setup_packages() {
 
 	shift
 	[ "$with" = no ] || required=$(grep -v libfabric-dev <<<"$required")
-	# a tarball has its configure
-	[ ! -x "$top/configure" ] || required=$(grep -v 'auto\|libtool' <<<"$required")
+	# a tarball has its configure; that of a checkout is made anew when what it is made from changes
+	[ ! -x "$top/configure" ] || [ -e "$top/.git" ] || required=$(grep -v 'auto\|libtool' <<<"$required")
 	[ -n "$no_install" ] || install_packages "$required" "$*"
 	require_packages "$required" "$*"
 	mapfile -t recommended < <(missing "$*")
