@@ -232,12 +232,20 @@ SCENE(early)
 SCENE(gone)
 SCENE(threads)
 
+/* A file of the name is no library: libc.so is a script for the linker */
+static void test_installed(void **state)
+{
+	assert_true(dl_installed(NULL, "libc.so.6"));
+	assert_false(dl_installed(NULL, "libc.so"));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_others), cmocka_unit_test(test_busy),
-		cmocka_unit_test(test_late),   cmocka_unit_test(test_early),
-		cmocka_unit_test(test_gone),   cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_others),    cmocka_unit_test(test_busy),
+		cmocka_unit_test(test_late),      cmocka_unit_test(test_early),
+		cmocka_unit_test(test_gone),      cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_installed),
 	};
 	static const struct CMUnitTest scenes[] = {
 		cmocka_unit_test(scene_others), cmocka_unit_test(scene_busy),

@@ -33,10 +33,7 @@ static void *thread_run(void *begin)
 
 int thread_start(pthread_t *thread, const char *name, void *(*run)(void *arg), void *arg)
 {
-	/*
-	 * a fault goes to the thread that makes it: the application may handle faults of its
-	 * memory
-	 */
+	/* a fault goes to the thread that makes it: the application may handle faults of its memory */
 	static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
 	struct thread_begin *begin = malloc(sizeof *begin);
 	sigset_t all, before;

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/*
- * The CUDA driver: its functions, its errors, its contexts. The rest of the backend stands on
- * this file. See dev_cuda.h.
- */
+/* The CUDA driver: its functions, its errors, its contexts. The rest of the backend stands on this file. See dev_cuda.h. */
 #include "config.h"
 #include "dev/dev_cuda.h"
 

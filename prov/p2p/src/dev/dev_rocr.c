@@ -385,8 +385,7 @@ static int rocr_queue_copy(struct dev_queue *base, void *dst, const void *src, s
 	/* a copy of nothing would not be counted down */
 	if (!len)
 		return 0;
-	/* pageable memory is copied at once: waiting is the price, as with other vendors
-	 */
+	/* pageable memory is copied at once: waiting is the price, as with other vendors */
 	if (!rocr_place(dst, len, &to, &to_agent) || !rocr_place(src, len, &from, &from_agent))
 		return rocr_check(rocr.copy(dst, src, len), "hsa_memory_copy");
 	/* counting up must not hide that one of the group has failed */

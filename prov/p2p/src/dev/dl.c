@@ -3,9 +3,11 @@
 #include "dev/dl.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <link.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -48,16 +50,23 @@ bool dl_loaded(const char *soname)
 	return lib;
 }
 
-/* To load one and drop it takes 10 ms of each program's start. So that is done where it is not in a usual place alone. */
+/* To load one and drop it takes 10 ms of each program's start. So that is done only where no usual place has one. */
 bool dl_installed(const char *dir, const char *soname)
 {
 	const char *const dirs[] = {"/usr/lib/x86_64-linux-gnu", "/usr/lib64"};
-	char path[PATH_MAX];
+	char path[PATH_MAX], magic[SELFMAG];
 	void *lib;
+	bool elf;
+	int fd;
 
 	for (int i = 0; i < 2; i++) {
 		snprintf(path, sizeof path, "%s/%s", dirs[i], soname);
-		if (!access(path, R_OK))
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		elf = read(fd, magic, SELFMAG) == SELFMAG && !memcmp(magic, ELFMAG, SELFMAG);
+		close(fd);
+		if (elf)
 			return true;
 	}
 	lib = dl_open_any(dir, soname);

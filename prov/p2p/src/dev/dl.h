@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/*
- * Loading a library that may not be there, with all functions of a table or none.
- */
+/* Loading a library that may not be there, with all functions of a table or none. */
 #ifndef P2P_DL_H
 #define P2P_DL_H
 
