@@ -65,6 +65,11 @@ static uint64_t key_of(const struct comm *c, int round, int from, int to)
 			   to);
 }
 
+static int process_of(const struct comm *c, int rank)
+{
+	return (rank - c->number + c->proc->ranks) % c->proc->ranks;
+}
+
 /* ---- waiting ---- */
 
 static int progress(void)
@@ -447,10 +452,16 @@ static int driver_fails(struct comm *c)
 			FT_TRY(ft_cuda_break(0, &failed));
 		}
 		FT_TRY(meet(c->proc));
+		if (!c->rank)
+			FT_TRY(ft_oob_send(c->proc->fd[process_of(c, 1)], &result,
+					   sizeof(result)));
 		if (c->rank != 1)
 			continue;
+		FT_TRY(ft_oob_recv(c->proc->fd[process_of(c, 0)], &result, sizeof(result),
+				   c->proc->opts.timeout));
 		FT_TRY(c->words.ops->from(&has, c->words.addr, sizeof(has)));
-		FT_CHECK(!has || has == 3, "a signal of %llu", (unsigned long long) has);
+		FT_CHECK(has == (result == NCCL_SUCCESS ? 3 : 0), "result %d, a signal of %llu",
+			 result, (unsigned long long) has);
 		if (has)
 			FT_TRY(ft_slot_check(&slot, LENGTH, key_of(c, (int) nth, 0, 1),
 					     "what was put while the driver fails"));
