@@ -801,8 +801,8 @@ part_asan() {
 	# and then is taken for an address that the leak check dies of
 	local options=detect_stack_use_after_return=1:intercept_tls_get_addr=0 units
 	local timed others='^fabtests/sim/'
-	# ofi_rxm clears 50 MB for each endpoint, and the sanitizers as much again. With these buffers it is half; to tests,
-	# some more than 4 KiB are short
+	# ofi_rxm clears 50 MB for each endpoint, and the sanitizers as much again. With these buffers it is half; messages up
+	# to 8 KiB, not 16, are sent at once
 	local -x FI_OFI_RXM_BUFFER_SIZE=8192
 
 	export ASAN_OPTIONS=detect_leaks=1:$options
