@@ -12,7 +12,12 @@
  * From this size on buffers are mappings of their own, whatever malloc() is told: freed ones fault, and they are not in the
  * heap. The page before each buffer says how long its mapping is; 0: malloc() has it.
  */
+#ifdef __SANITIZE_ADDRESS__
+#define HOST_MAPPED                                                                            \
+	SIZE_MAX /* it knows freed buffers, and what lies beside others, of malloc()'s alone */
+#else
 #define HOST_MAPPED ((size_t) 128 << 10)
+#endif
 
 static int host_init(int device)
 {
