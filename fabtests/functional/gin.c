@@ -6,7 +6,6 @@
  */
 #include <dlfcn.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,25 +15,6 @@
 
 #define WORDS 64
 #define CONTEXTS 3
-
-/* What was logged last */
-static char heard[256];
-
-void gin_say(int level, unsigned long flags, const char *file, int line, const char *format,
-	     ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(heard, sizeof(heard), format, args);
-	va_end(args);
-}
-
-int gin_check(int ret, const char *call)
-{
-	FT_CHECK(ret == NCCL_SUCCESS, "%s: result %d", call, ret);
-	return 0;
-}
 
 size_t gin_len(size_t i)
 {
@@ -82,21 +62,6 @@ static int meet(struct world *w)
 			FT_TRY(ft_oob_recv(w->proc->fd[i], &byte, 1, w->proc->opts.timeout));
 	}
 	ft_progress_note();
-	return 0;
-}
-
-/* Each rank tells all others */
-int gin_exchange(struct world *w, char handles[][NCCL_HANDLE_MAX])
-{
-	const int me = w->proc->rank;
-
-	for (int i = 0; i < w->proc->ranks; i++)
-		if (i != me)
-			FT_TRY(ft_oob_send(w->proc->fd[i], handles[me], NCCL_HANDLE_MAX));
-	for (int i = 0; i < w->proc->ranks; i++)
-		if (i != me)
-			FT_TRY(ft_oob_recv(w->proc->fd[i], handles[i], NCCL_HANDLE_MAX,
-					   w->proc->opts.timeout));
 	return 0;
 }
 
@@ -363,7 +328,7 @@ static int connect_all(struct world *w, void *ctx)
 	FT_TRY(gin_check(w->rma ? w->rma->listen(ctx, 0, handles[me], &listens)
 				: w->v11->listen(ctx, 0, handles[me], &listens),
 			 "listen"));
-	FT_TRY(gin_exchange(w, handles));
+	FT_TRY(gin_exchange(w->proc, w->proc->ranks, handles, NCCL_HANDLE_MAX));
 	for (int i = 0; i < ranks; i++)
 		all[i] = handles[i];
 	FT_TRY(gin_check(w->rma ? w->rma->connect(ctx, all, ranks, me, listens, &w->coll)
@@ -655,9 +620,9 @@ static int no_provider(struct world *w)
 	FT_TRY(gin_check(w->net->finalize(ctx), "finalize after a failure"));
 	unsetenv("P2P_NCCL_PROVIDER");
 	if (w->net->init(&ctx, 1, NULL, gin_say, NULL) == NCCL_SUCCESS)
-		FT_CHECK(strstr(heard, "ofi_rxm") ||
-				 (!strstr(heard, "over net") && !strstr(heard, "over tcp")),
-			 "by itself it says: %s", heard);
+		FT_CHECK(strstr(gin_heard, "ofi_rxm") || (!strstr(gin_heard, "over net") &&
+							  !strstr(gin_heard, "over tcp")),
+			 "by itself it says: %s", gin_heard);
 	setenv("P2P_NCCL_PROVIDER", w->proc->opts.prov, 1);
 	return gin_check(w->net->finalize(ctx), "finalize after a choice");
 }
@@ -725,13 +690,10 @@ static int puts_by_all(struct world *w, void *plugin)
 static int run(struct ft_proc *proc)
 {
 	struct world w = {.proc = proc};
-	const char *name = getenv("NCCL_NET_PLUGIN");
 	void *plugin;
 
-	setenv("P2P_NCCL_PROVIDER", proc->opts.prov, 1);
 	FT_TRY(ft_test_own_device(proc));
-	plugin = dlopen(name ? name : "libnccl-gin-p2p.so", RTLD_NOW | RTLD_LOCAL);
-	FT_CHECK(plugin, "%s", dlerror());
+	FT_TRY(gin_plugin_open(proc, &plugin));
 	w.net = dlsym(plugin, "ncclNetPlugin_v11");
 	FT_CHECK(w.net, "no messages");
 	FT_TRY(buffer(&w, &w.data, 2 * (size_t) proc->ranks * SLOT));

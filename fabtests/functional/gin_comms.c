@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ft_test.h"
-#include "nccl_api.h"
+#include "gin_plugin.h"
 
 #define COMMS 3
 #define CONTEXTS 2
@@ -41,17 +40,6 @@ struct comm {
 static const struct nccl_rma_v15 *rma;
 static struct comm comms[COMMS];
 
-static void say(int level, unsigned long flags, const char *file, int line, const char *format,
-		...)
-{
-}
-
-static int check(int ret, const char *call)
-{
-	FT_CHECK(ret == NCCL_SUCCESS, "%s: result %d", call, ret);
-	return 0;
-}
-
 static struct ft_slot slot_of(const struct comm *c, bool in, int rank)
 {
 	const size_t base = ((in ? (size_t) c->proc->ranks : 0) + (size_t) rank) * SLOT;
@@ -76,7 +64,7 @@ static int progress(void)
 {
 	for (int i = 0; i < COMMS; i++)
 		if (comms[i].ctx)
-			FT_TRY(check(rma->progress(comms[i].ctx), "progress"));
+			FT_TRY(gin_check(rma->progress(comms[i].ctx), "progress"));
 	return 0;
 }
 
@@ -121,7 +109,7 @@ static int finish(struct comm *c, void *req)
 	int result;
 
 	FT_TRY(end_of(c, req, &result));
-	return check(result, "test");
+	return gin_check(result, "test");
 }
 
 static int wait_word(struct comm *c, int word)
@@ -148,22 +136,16 @@ static int connect_comm(struct comm *c)
 	struct nccl_rma_config_v14 config = {.contexts = CONTEXTS, .rank_stride = 1};
 	char handles[FT_MAX_RANKS][NCCL_HANDLE_MAX];
 	void *all[FT_MAX_RANKS], *listens;
-	const struct ft_proc *proc = c->proc;
+	struct ft_proc *proc = c->proc;
 
-	FT_TRY(check(rma->listen(NULL, 0, handles[proc->rank], &listens), "listen"));
+	FT_TRY(gin_check(rma->listen(NULL, 0, handles[proc->rank], &listens), "listen"));
+	FT_TRY(gin_exchange(proc, proc->ranks, handles, NCCL_HANDLE_MAX));
 	for (int i = 0; i < proc->ranks; i++)
-		if (i != proc->rank)
-			FT_TRY(ft_oob_send(proc->fd[i], handles[proc->rank], NCCL_HANDLE_MAX));
-	for (int i = 0; i < proc->ranks; i++) {
-		if (i != proc->rank)
-			FT_TRY(ft_oob_recv(proc->fd[i], handles[i], NCCL_HANDLE_MAX,
-					   proc->opts.timeout));
 		all[(i + c->number) % proc->ranks] = handles[i];
-	}
-	FT_TRY(check(rma->connect(NULL, all, proc->ranks, c->rank, listens, &c->coll),
-		     "connect"));
-	FT_TRY(check(rma->create_context(c->coll, &config, &c->ctx), "contexts"));
-	return check(rma->close_listen(listens), "close of a listener");
+	FT_TRY(gin_check(rma->connect(NULL, all, proc->ranks, c->rank, listens, &c->coll),
+			 "connect"));
+	FT_TRY(gin_check(rma->create_context(c->coll, &config, &c->ctx), "contexts"));
+	return gin_check(rma->close_listen(listens), "close of a listener");
 }
 
 static int register_comm(struct comm *c)
@@ -173,20 +155,21 @@ static int register_comm(struct comm *c)
 
 	FT_TRY(c->words.ops->to(c->words.addr, zero, sizeof(zero)));
 	memset(c->expected, 0, sizeof(c->expected));
-	FT_TRY(check(rma->reg_mr(c->coll, c->data.addr, c->data.size, type, 0, &c->data_mr),
-		     "registering"));
-	return check(rma->reg_mr(c->coll, c->words.addr, c->words.size, type, 1, &c->words_mr),
-		     "registering words");
+	FT_TRY(gin_check(rma->reg_mr(c->coll, c->data.addr, c->data.size, type, 0, &c->data_mr),
+			 "registering"));
+	return gin_check(rma->reg_mr(c->coll, c->words.addr, c->words.size, type, 1,
+				     &c->words_mr),
+			 "registering words");
 }
 
 /* As NCCL ends a communicator, or aborts it: whether anything is under way plays no part. */
 static int close_comm(struct comm *c)
 {
-	FT_TRY(check(rma->dereg_mr(c->coll, c->data_mr), "deregistering"));
-	FT_TRY(check(rma->dereg_mr(c->coll, c->words_mr), "deregistering words"));
-	FT_TRY(check(rma->destroy_context(c->ctx), "end of contexts"));
+	FT_TRY(gin_check(rma->dereg_mr(c->coll, c->data_mr), "deregistering"));
+	FT_TRY(gin_check(rma->dereg_mr(c->coll, c->words_mr), "deregistering words"));
+	FT_TRY(gin_check(rma->destroy_context(c->ctx), "end of contexts"));
 	c->ctx = NULL;
-	return check(rma->close_coll(c->coll), "close");
+	return gin_check(rma->close_coll(c->coll), "close");
 }
 
 /* ---- scenes ---- */
@@ -195,11 +178,11 @@ static int put_to(struct comm *c, int to, uint64_t value, bool strong, void **re
 {
 	const struct ft_slot from = slot_of(c, false, to), there = slot_of(c, true, c->rank);
 
-	return check(rma->iput_signal(c->ctx, to % CONTEXTS, from.off, c->data_mr, LENGTH,
-				      there.off, c->data_mr, (uint32_t) to,
-				      (uint64_t) c->rank * sizeof(uint64_t), c->words_mr, value,
-				      NCCL_SIGNAL_ADD, strong, 1, req),
-		     "iputSignal");
+	return gin_check(rma->iput_signal(c->ctx, to % CONTEXTS, from.off, c->data_mr, LENGTH,
+					  there.off, c->data_mr, (uint32_t) to,
+					  (uint64_t) c->rank * sizeof(uint64_t), c->words_mr,
+					  value, NCCL_SIGNAL_ADD, strong, 1, req),
+			 "iputSignal");
 }
 
 static int arm_comm(struct comm *c, int round)
@@ -256,11 +239,11 @@ static int one_word(struct comm *c)
 	uint64_t sum = 0;
 
 	for (int i = 0; i < CROWD; i++) {
-		FT_TRY(check(rma->iput_signal(c->ctx, i % CONTEXTS, 0, NULL, 0, 0, NULL, 0,
-					      (WORDS - 1) * sizeof(uint64_t), c->words_mr,
-					      (uint64_t) i, NCCL_SIGNAL_ADD, i % 3, 0,
-					      &reqs[i]),
-			     "a signal"));
+		FT_TRY(gin_check(rma->iput_signal(c->ctx, i % CONTEXTS, 0, NULL, 0, 0, NULL, 0,
+						  (WORDS - 1) * sizeof(uint64_t), c->words_mr,
+						  (uint64_t) i, NCCL_SIGNAL_ADD, i % 3, 0,
+						  &reqs[i]),
+				 "a signal"));
 		sum += (uint64_t) i;
 	}
 	for (int i = 0; i < CROWD; i++)
@@ -294,23 +277,23 @@ static int edges(struct comm *c)
 
 	FT_TRY(c->data.ops->to(c->data.addr, &byte, 1));
 	FT_TRY(meet(c->proc));
-	FT_TRY(check(rma->iput(c->ctx, 0, end, c->data_mr, 0, end, c->data_mr, (uint32_t) next,
-			       0, &reqs[0]),
-		     "a put of nothing"));
-	FT_TRY(check(rma->iput(c->ctx, 0, 0, c->data_mr, 1, end - 1, c->data_mr,
-			       (uint32_t) next, 0, &reqs[1]),
-		     "a put of the last byte"));
+	FT_TRY(gin_check(rma->iput(c->ctx, 0, end, c->data_mr, 0, end, c->data_mr,
+				   (uint32_t) next, 0, &reqs[0]),
+			 "a put of nothing"));
+	FT_TRY(gin_check(rma->iput(c->ctx, 0, 0, c->data_mr, 1, end - 1, c->data_mr,
+				   (uint32_t) next, 0, &reqs[1]),
+			 "a put of the last byte"));
 	FT_TRY(finish(c, reqs[0]));
 	FT_TRY(finish(c, reqs[1]));
 	FT_TRY(meet(c->proc));
 	FT_TRY(c->data.ops->from(&got, c->data.addr + end - 1, 1));
 	FT_CHECK(got == before + 1, "the last byte is %d", got);
-	FT_TRY(check(rma->iget(c->ctx, 1, end - 1, c->data_mr, 1, 1, c->data_mr,
-			       (uint32_t) next, 0, &reqs[0]),
-		     "a read of the last byte"));
-	FT_TRY(check(rma->iget(c->ctx, 1, end, c->data_mr, 0, end, c->data_mr, (uint32_t) next,
-			       0, &reqs[1]),
-		     "a read of nothing"));
+	FT_TRY(gin_check(rma->iget(c->ctx, 1, end - 1, c->data_mr, 1, 1, c->data_mr,
+				   (uint32_t) next, 0, &reqs[0]),
+			 "a read of the last byte"));
+	FT_TRY(gin_check(rma->iget(c->ctx, 1, end, c->data_mr, 0, end, c->data_mr,
+				   (uint32_t) next, 0, &reqs[1]),
+			 "a read of nothing"));
 	FT_TRY(finish(c, reqs[1]));
 	FT_TRY(finish(c, reqs[0]));
 	FT_TRY(c->data.ops->from(&got, c->data.addr + 1, 1));
@@ -509,25 +492,22 @@ static int scenes(struct ft_proc *proc)
 
 static int run(struct ft_proc *proc)
 {
-	const char *name = getenv("NCCL_NET_PLUGIN");
 	unsigned long failed;
 	void *plugin, *ctx;
 
-	setenv("P2P_NCCL_PROVIDER", proc->opts.prov, 1);
 	FT_TRY(ft_test_own_device(proc));
 	/* a real driver is not to be broken: then all ranks are left out */
 	if (getenv("FT_DRIVER_FAILS")) {
 		FT_TRY(ft_mem_ops(proc->opts.iface)->init(proc->opts.device));
 		FT_TRY(ft_cuda_break(0, &failed));
 	}
-	plugin = dlopen(name ? name : "libnccl-gin-p2p.so", RTLD_NOW | RTLD_LOCAL);
-	FT_CHECK(plugin, "%s", dlerror());
+	FT_TRY(gin_plugin_open(proc, &plugin));
 	rma = dlsym(plugin, "ncclRmaPlugin_v15");
 	FT_CHECK(rma, "no puts for NCCL after 2.30.7");
-	if (rma->init(&ctx, 1, say) != NCCL_SUCCESS)
+	if (rma->init(&ctx, 1, gin_say) != NCCL_SUCCESS)
 		return ft_skip("this provider has no puts");
 	FT_TRY(scenes(proc));
-	FT_TRY(check(rma->finalize(ctx), "finalize"));
+	FT_TRY(gin_check(rma->finalize(ctx), "finalize"));
 	for (int i = 0; i < COMMS; i++) {
 		comms[i].data.ops->release(comms[i].data.addr);
 		comms[i].words.ops->release(comms[i].words.addr);

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ft_test.h"
-#include "nccl_api.h"
+#include "gin_plugin.h"
 
 #define RANKS 3
 #define VICTIM 2
@@ -25,33 +24,6 @@ struct memory {
 	int type;
 };
 
-/* NCCL logs what the plugin says; a test that passes is silent */
-static void say(int level, unsigned long flags, const char *file, int line, const char *format,
-		...)
-{
-}
-
-static int check(int ret, const char *call)
-{
-	FT_CHECK(ret == NCCL_SUCCESS, "%s: result %d", call, ret);
-	return 0;
-}
-
-/* The first @ranks tell each other @len bytes at @all + their rank times @len */
-static int exchange(struct ft_proc *proc, int ranks, void *all, size_t len)
-{
-	char *said = all;
-
-	for (int i = 0; i < ranks; i++)
-		if (i != proc->rank)
-			FT_TRY(ft_oob_send(proc->fd[i], said + proc->rank * (int) len, len));
-	for (int i = 0; i < ranks; i++)
-		if (i != proc->rank)
-			FT_TRY(ft_oob_recv(proc->fd[i], said + i * (int) len, len,
-					   proc->opts.timeout));
-	return 0;
-}
-
 static int connect_all(struct ft_proc *proc, int ranks, const struct nccl_gin_v11 *gin,
 		       void **coll)
 {
@@ -59,12 +31,13 @@ static int connect_all(struct ft_proc *proc, int ranks, const struct nccl_gin_v1
 	void *said[RANKS], *listens;
 
 	memset(handles, 0, sizeof(handles));
-	FT_TRY(check(gin->listen(NULL, 0, handles[proc->rank], &listens), "listen"));
-	FT_TRY(exchange(proc, ranks, handles, sizeof(handles[0])));
+	FT_TRY(gin_check(gin->listen(NULL, 0, handles[proc->rank], &listens), "listen"));
+	FT_TRY(gin_exchange(proc, ranks, handles, sizeof(handles[0])));
 	for (int i = 0; i < ranks; i++)
 		said[i] = handles[i];
-	FT_TRY(check(gin->connect(NULL, said, ranks, proc->rank, listens, coll), "connect"));
-	return check(gin->close_listen(listens), "closing what listens");
+	FT_TRY(gin_check(gin->connect(NULL, said, ranks, proc->rank, listens, coll),
+			 "connect"));
+	return gin_check(gin->close_listen(listens), "closing what listens");
 }
 
 /* The end of a request: NCCL_SUCCESS, or how it has failed */
@@ -89,10 +62,10 @@ static int amid(struct ft_proc *proc, const struct nccl_gin_v11 *gin, void *coll
 	int result, failed = 0;
 
 	for (int i = 0; i < PUTS && proc->rank != VICTIM; i++)
-		FT_TRY(check(gin->iput_signal(coll, 0, mr, SIZE - 8, 0, mr, VICTIM, SIZE - 8,
-					      mr, 1, NCCL_SIGNAL_INC, &reqs[i]),
-			     "iputSignal"));
-	FT_TRY(exchange(proc, RANKS, bytes, 1));
+		FT_TRY(gin_check(gin->iput_signal(coll, 0, mr, SIZE - 8, 0, mr, VICTIM,
+						  SIZE - 8, mr, 1, NCCL_SIGNAL_INC, &reqs[i]),
+				 "iputSignal"));
+	FT_TRY(gin_exchange(proc, RANKS, bytes, 1));
 	if (proc->rank == VICTIM)
 		raise(SIGKILL);
 	for (int i = 0; i < PUTS; i++) {
@@ -113,7 +86,7 @@ static int meet(struct ft_proc *proc, const struct nccl_gin_v11 *gin, void *coll
 
 	FT_TRY(ft_oob_send(polled.fd, &byte, 1));
 	while (poll(&polled, 1, 0) <= 0)
-		FT_TRY(check(gin->progress(coll), "progress"));
+		FT_TRY(gin_check(gin->progress(coll), "progress"));
 	return ft_oob_recv(polled.fd, &byte, 1, proc->opts.timeout);
 }
 
@@ -128,21 +101,21 @@ static int without(struct ft_proc *proc, const struct nccl_gin_v11 *gin,
 
 	FT_TRY(memory->ops->to(memory->addr + SIZE - 8, &word, sizeof(word)));
 	FT_TRY(connect_all(proc, VICTIM, gin, &coll));
-	FT_TRY(check(gin->reg_mr(coll, memory->addr, SIZE, memory->type, 0, &mr, &unused),
-		     "reg_mr of two"));
-	FT_TRY(check(gin->iput_signal(coll, 0, mr, 8, 8, mr, !proc->rank, SIZE - 8, mr, 1,
-				      NCCL_SIGNAL_INC, &req),
-		     "iputSignal"));
+	FT_TRY(gin_check(gin->reg_mr(coll, memory->addr, SIZE, memory->type, 0, &mr, &unused),
+			 "reg_mr of two"));
+	FT_TRY(gin_check(gin->iput_signal(coll, 0, mr, 8, 8, mr, !proc->rank, SIZE - 8, mr, 1,
+					  NCCL_SIGNAL_INC, &req),
+			 "iputSignal"));
 	FT_TRY(end_of(proc, gin, coll, req, &result));
-	FT_TRY(check(result, "a put without the dead rank"));
+	FT_TRY(gin_check(result, "a put without the dead rank"));
 	while (!word) {
 		FT_CHECK(ft_usec() < end, "a signal of the other one does not come");
-		FT_TRY(check(gin->progress(coll), "progress"));
+		FT_TRY(gin_check(gin->progress(coll), "progress"));
 		FT_TRY(memory->ops->from(&word, memory->addr + SIZE - 8, sizeof(word)));
 	}
 	FT_TRY(meet(proc, gin, coll));
-	FT_TRY(check(gin->dereg_mr(coll, mr), "dereg_mr"));
-	return check(gin->close_coll(coll), "close");
+	FT_TRY(gin_check(gin->dereg_mr(coll, mr), "dereg_mr"));
+	return gin_check(gin->close_coll(coll), "close");
 }
 
 static int allocate(struct ft_proc *proc, struct memory *memory)
@@ -168,7 +141,7 @@ static int register_without(struct ft_proc *proc, const struct nccl_gin_v11 *gin
 		ret = gin->reg_mr(coll, memory->addr, SIZE, memory->type, 0, &unused, &unused);
 		FT_CHECK(ret == NCCL_SYSTEM_ERROR, "without rank %d: result %d", VICTIM, ret);
 	}
-	return check(gin->close_coll(coll), "close");
+	return gin_check(gin->close_coll(coll), "close");
 }
 
 static int scene(struct ft_proc *proc, const struct nccl_gin_v11 *gin,
@@ -179,34 +152,31 @@ static int scene(struct ft_proc *proc, const struct nccl_gin_v11 *gin,
 
 	FT_TRY(connect_all(proc, RANKS, gin, &coll));
 	if (!getenv("FT_EARLY")) {
-		FT_TRY(check(gin->reg_mr(coll, memory->addr, SIZE, memory->type, 0, &mr,
-					 &unused),
-			     "reg_mr of all"));
-		FT_TRY(exchange(proc, RANKS, bytes, 1));
+		FT_TRY(gin_check(gin->reg_mr(coll, memory->addr, SIZE, memory->type, 0, &mr,
+					     &unused),
+				 "reg_mr of all"));
+		FT_TRY(gin_exchange(proc, RANKS, bytes, 1));
 	}
 	if (!getenv("FT_AMID"))
 		return register_without(proc, gin, coll, memory);
 	FT_TRY(amid(proc, gin, coll, mr));
-	FT_TRY(check(gin->dereg_mr(coll, mr), "dereg_mr"));
-	FT_TRY(check(gin->close_coll(coll), "close"));
+	FT_TRY(gin_check(gin->dereg_mr(coll, mr), "dereg_mr"));
+	FT_TRY(gin_check(gin->close_coll(coll), "close"));
 	return without(proc, gin, memory);
 }
 
 static int run(struct ft_proc *proc)
 {
-	const char *name = getenv("NCCL_NET_PLUGIN");
 	struct memory memory = {ft_mem_ops(proc->opts.iface)};
 	const struct nccl_gin_v11 *gin;
 	void *plugin, *ctx;
 
 	if (proc->opts.prov && !strncmp(proc->opts.prov, "shm", 3))
 		return ft_skip("shm's names are no addresses, so nobody can be asked");
-	setenv("P2P_NCCL_PROVIDER", proc->opts.prov, 1);
-	plugin = dlopen(name ? name : "libnccl-gin-p2p.so", RTLD_NOW | RTLD_LOCAL);
-	FT_CHECK(plugin, "%s", dlerror());
+	FT_TRY(gin_plugin_open(proc, &plugin));
 	gin = dlsym(plugin, "ncclGinPlugin_v11");
 	FT_CHECK(gin, "no puts");
-	if (gin->init(&ctx, 1, say) != NCCL_SUCCESS)
+	if (gin->init(&ctx, 1, gin_say) != NCCL_SUCCESS)
 		return ft_skip("this provider has no puts");
 	FT_TRY(allocate(proc, &memory));
 	FT_TRY(scene(proc, gin, &memory));

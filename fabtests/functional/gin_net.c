@@ -123,7 +123,7 @@ static int ring_connect(struct world *w, void *ctx, char handles[][NCCL_HANDLE_M
 	void *listens, *unused = NULL;
 
 	FT_TRY(gin_check(w->net->listen(ctx, 0, handles[me], &listens), "listen"));
-	FT_TRY(gin_exchange(w, handles));
+	FT_TRY(gin_exchange(w->proc, w->proc->ranks, handles, NCCL_HANDLE_MAX));
 	FT_TRY(gin_check(w->net->connect(ctx, 0, handles[next], &out->comm, &unused),
 			 "connect"));
 	FT_TRY(gin_check(w->net->accept(listens, &in->comm, &unused), "accept"));

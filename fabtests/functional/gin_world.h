@@ -3,8 +3,7 @@
 #ifndef GIN_WORLD_H
 #define GIN_WORLD_H
 
-#include "ft_test.h"
-#include "nccl_api.h"
+#include "gin_plugin.h"
 
 #define LARGEST (((size_t) 1 << 20) + 3)
 #define SLOT (LARGEST + FT_ROOM)
@@ -30,13 +29,6 @@ struct world {
 	void *data_mr, *words_mr;
 };
 
-/** gin_say() - keeps what the plugin logs */
-void gin_say(int level, unsigned long flags, const char *file, int line, const char *format,
-	     ...);
-
-/** gin_check() - fails if @ret, the result of @call, is not NCCL_SUCCESS */
-int gin_check(int ret, const char *call);
-
 /** gin_len() - the length of message or put @i */
 size_t gin_len(size_t i);
 
@@ -45,9 +37,6 @@ struct ft_slot gin_slot(const struct world *w, bool in, int rank, size_t len);
 
 /** gin_key() - what the bytes are made of that go between two ranks in a round */
 uint64_t gin_key(size_t round, int from, int to);
-
-/** gin_exchange() - each rank tells all others its handle */
-int gin_exchange(struct world *w, char handles[][NCCL_HANDLE_MAX]);
 
 /** gin_messages() - NCCL's calls for messages */
 int gin_messages(struct world *w);
