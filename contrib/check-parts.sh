@@ -712,7 +712,7 @@ part_trixie() {
 	if [ -x "$base/plain/fabtests/fi_p2p_mpi_bcast" ]; then
 		suite=mpi
 		# What kernels do, and which way data goes, is no matter of the MPI's. This one has no windows of its own over tcp
-		leave_out "$mpi_41|-late-1\$|-none-|-8\$|-20\$|^mpi-(calls-1|calls-core-3|example-sum-2)\$|^mpi-(tree|far|gaps|kernel|calculate)-" \
+		leave_out "$mpi_41|-late-1\$|-none-|-8\$|-20\$|^mpi-(calls-[13]|calls-core-3|example-sum-2)\$|^mpi-(tree|far|gaps|kernel|calculate)-" \
 			'^mpi-(capture-3|window-(programs|apart-2))$'
 		run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
 		leave_out
@@ -761,7 +761,7 @@ part_mpi() {
 	fi
 	suite=mpi
 	# more ranks do the same, and with the hook, fewer; without kernels, the hook has three
-	leave_out "$mpi_50|-5\$|^mpi-(calls-none-4|rma-4|any-4|nonblocking-8)\$"
+	leave_out "$mpi_50|-5\$|^mpi-(calls-(quick-3|none-4)|rma-4|any-4|nonblocking-8)\$"
 	run_functional plain layered cuda "tcp;ofi_rxm;ofi_p2p"
 	leave_out
 	run_functional plain layered cuda "net;ofi_p2p" '^mpi-.*-rdma'
@@ -769,7 +769,7 @@ part_mpi() {
 	run_functional plain hook cuda "tcp;ofi_rxm"
 	# what goes on between GPUs, host memory has from the MPI itself; some programs do without either memory
 	memoryless='^mpi-(early|missing|past|wrong|handlers|calculate|kernel|gaps|window-programs|window-apart)|^mpi-(pt2pt|window)-2$'
-	leave_out "$memoryless|^mpi-(any|unexpected)-4\$|^mpi-(neighbor|several)-[1245]\$|-8\$|-20\$|-none-|-late-1\$|^mpi-(calls|exchange)-[123]\$"
+	leave_out "$memoryless|^mpi-(any|unexpected)-4\$|^mpi-(neighbor|several)-[1245]\$|-8\$|-20\$|-none-|-late-1\$|^mpi-(calls|exchange)-(quick-)?[123]\$"
 	run_functional plain layered system "tcp;ofi_rxm;ofi_p2p"
 	leave_out
 	suite=functional

@@ -106,7 +106,7 @@ static const struct option_row rows[] = {
 	 "libfabric API version to ask for (1.17)"},
 	{OPT_TIMEOUT, "timeout", required_argument, FT_SCOPE_ALL, " SECONDS",
 	 "give up after so long without progress (FT_TIMEOUT, else 60; 15 without a server)"},
-	{'q', NULL, no_argument, FT_SCOPE_TEST, "", "quick: fewer combinations"},
+	{'q', NULL, no_argument, FT_SCOPE_TEST | FT_SCOPE_MPI, "", "quick: fewer combinations"},
 	{OPT_SECONDS, "seconds", required_argument,
 	 FT_SCOPE_STRESS | FT_SCOPE_SUITE | FT_SCOPE_LOAD, " NUMBER",
 	 "how long to go on (10, or as long as --rounds takes)"},

@@ -767,18 +767,18 @@ static int run_all(struct mpi_run *run)
 	for (size_t i = 0; i < FT_COUNT(calls) * FT_COUNT(kinds) * FT_COUNT(counts) * 2; i++) {
 		const struct call *call = &calls[i % FT_COUNT(calls)];
 		const size_t rest = i / FT_COUNT(calls);
-		const struct kind *kind = &kinds[rest % 4];
 		MPI_Aint low, extent;
 
-		if (run->mpich && call->run == do_pack_there && rest % 4 == 3)
-			continue; /* its MPI_Pack_external divides by zero */
+		if ((run->opts.quick && (i % FT_COUNT(calls) + rest) % 4 != rest / 4) ||
+		    (run->mpich && call->run == do_pack_there && rest % 4 == 3))
+			continue; /* MPICH's MPI_Pack_external divides by zero */
 		t.n = counts[rest / 4 % FT_COUNT(counts)];
 		t.later = rest / 4 / FT_COUNT(counts);
-		t.type = kind->type;
+		t.type = kinds[rest % 4].type;
 		MPI_Type_get_extent(t.type, &low, &extent);
 		t.bytes = (size_t) t.n * (size_t) extent;
 		t.room = FT_MIN(2 * (size_t) (t.ranks + 1) * t.bytes + 16384, ROOM);
-		FT_TRY(twice(run, call, &t, kind->name, 4 * (i % 16)));
+		FT_TRY(twice(run, call, &t, kinds[rest % 4].name, 4 * (i % 16)));
 	}
 	if (run->rank == 0)
 		unlink(file);
