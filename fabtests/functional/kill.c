@@ -46,11 +46,11 @@ static struct kill_plan plan;
 
 /* ---- progress ---- */
 
-static bool readable(int fd)
+static bool readable(int fd, int wait_ms)
 {
 	struct pollfd pfd = {.fd = fd, .events = POLLIN};
 
-	return poll(&pfd, 1, 0) > 0;
+	return poll(&pfd, 1, wait_ms) > 0;
 }
 
 /* When the signal comes late, both have posted everything before: each knows what the other one has */
@@ -66,7 +66,7 @@ static int arm(struct kill_side *s)
 		s->told = true;
 		FT_TRY(ft_oob_send(fd, &byte, 1));
 	}
-	if (plan.fate == KILL_LATE && !readable(fd))
+	if (plan.fate == KILL_LATE && !readable(fd, 0))
 		return 0;
 	if (plan.fate == KILL_LATE)
 		FT_TRY(ft_oob_recv(fd, &byte, 1, s->proc->opts.timeout));
@@ -119,7 +119,7 @@ static int await_byte(struct kill_side *s, int rank, char expected)
 {
 	char byte;
 
-	while (!readable(s->proc->fd[rank]))
+	while (!readable(s->proc->fd[rank], 0))
 		FT_TRY(step(s));
 	FT_TRY(ft_oob_recv(s->proc->fd[rank], &byte, 1, s->proc->opts.timeout));
 	FT_CHECK(byte == expected, "rank %d says %c, not %c", rank, byte, expected);
@@ -215,7 +215,8 @@ static int serve(struct kill_side *s)
 	int ret;
 
 	do {
-		while (!readable(fd)) {
+		/* the other two have the processors */
+		while (!readable(fd, 1)) {
 			ft_progress_note(); /* it is the survivor that watches the clock */
 			FT_TRY(step(s));
 		}
@@ -339,7 +340,7 @@ static int end_receives(struct kill_side *s)
 static int victim(struct kill_side *s)
 {
 	FT_TRY(begin(s));
-	while (!s->armed || !readable(s->proc->fd[SURVIVOR])) {
+	while (!s->armed || !readable(s->proc->fd[SURVIVOR], 0)) {
 		ft_progress_note(); /* who is stopped is not late */
 		FT_TRY(arm(s));
 		if (!plan.outside && s->armed && s->polls == plan.polls) {
