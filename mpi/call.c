@@ -152,7 +152,7 @@ bool call_open(struct call *call, unsigned int number, struct call_reporter repo
 	/* not all of it: clearing what nobody reads took a third of the time of a call without GPU buffers */
 	call->number = number;
 	call->reporter = reporter;
-	call->gpu = call->in_place = false;
+	call->gpu = call->in_place = call->sparable = false;
 	call->count = 0;
 	call->error = MPI_SUCCESS;
 	call->why = NULL;
@@ -193,6 +193,8 @@ static void call_parts(struct call *call, int access, void **buf, struct mirror_
 	if (bytes) {
 		report_count(call->number, !call->gpu,
 			     mirror ? REPORT_BY_HOST : REPORT_AS_IT_IS, bytes);
+		if (mirror && (call->sparable || access & CALL_DIRECT))
+			report_count(call->number, false, REPORT_SPARABLE, bytes);
 		call->gpu = true;
 	}
 	if (!mirror)

@@ -57,6 +57,7 @@ struct parts_flow;
  * @why:	what that was
  * @flow:	its messages, if it has a request for them (parts.h); else NULL
  * @in_place:	one of its buffers was MPI_IN_PLACE
+ * @sparable:	what the report advises may help
  * @reporter:	what has the error handler
  */
 struct call {
@@ -67,7 +68,7 @@ struct call {
 	int error;
 	const char *why;
 	struct parts_flow *flow;
-	bool in_place;
+	bool in_place, sparable;
 	struct call_reporter {
 		MPI_Comm comm;
 		MPI_Win win;

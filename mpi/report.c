@@ -33,7 +33,7 @@ static const char *report_bytes(uint64_t bytes, char text[16])
 
 static const char *report_remedy(unsigned int call, const struct report_count *count)
 {
-	return count->bytes[REPORT_BY_HOST] && call_carried() && report_remedies[call]
+	return count->bytes[REPORT_SPARABLE] && call_carried() && report_remedies[call]
 		       ? report_remedies[call]
 		       : "";
 }

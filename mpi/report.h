@@ -7,8 +7,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How a buffer's bytes went: down as they were; with the host's memory standing in; to other ranks by the library itself */
-enum report_way { REPORT_AS_IT_IS, REPORT_BY_HOST, REPORT_EXCHANGED, REPORT_WAYS };
+/*
+ * How a buffer's bytes went: down as they were; with the host's memory standing in; to other ranks by the library itself. And
+ * how many of those by the host another call like this one might spare it
+ */
+enum report_way {
+	REPORT_AS_IT_IS,
+	REPORT_BY_HOST,
+	REPORT_EXCHANGED,
+	REPORT_SPARABLE,
+	REPORT_WAYS
+};
 
 struct report_count {
 	uint64_t calls, bytes[REPORT_WAYS];
