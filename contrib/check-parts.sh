@@ -821,7 +821,7 @@ part_asan() {
 	# what is left out measures, is as another one, or is about order and time, not about memory. What is unloaded has
 	# no names in reports
 	timed='^(unpinned-rma|lanes-host|xpu-(few|native|turns)|autoprogress|foreign|as-rma|fork|lanecut|pingpong-delivery'
-	timed+='|hmem-p2p-(async|lazy)|cq-eager|waiting-sleeps|served-late)$'
+	timed+='|hmem-p2p-(async|lazy)|cq-eager|waiting-sleeps|served-late|gin-comms)$'
 	leave_out "$repeated_but_stress|$composed|$timed|$slow_alone" '^unload$'
 	# lanes are of a core that leaks, and where there are many processors, ofi_rxm has some unasked
 	export LSAN_OPTIONS=suppressions=$top/fabtests/lsan.supp:print_suppressions=0
@@ -846,7 +846,7 @@ part_asan() {
 
 # few_tsan: those in which there are threads. Sets $units, too
 few_tsan() {
-	local programs=(fabtests/fi_p2p_{atomic,badinput,bw,cancel,cntr,connect,cq,inflight,multirecv,order}
+	local programs=(fabtests/fi_p2p_{atomic,badinput,bw,cancel,cntr,connect,inflight,multirecv,order}
 		fabtests/fi_p2p_{peek,peerdeath,pingpong,poll,stress,threads,wait})
 	local name checks
 
@@ -889,7 +889,7 @@ part_tsan() {
 	slow=3
 	unit tsan "${units[@]}"
 	# what measures and what is one after the other has no threads but those that these have
-	threaded='^((cq|cancel|atomic|cntr|poll|wait|badinput|peerdeath)|'
+	threaded="^((${all:+cq|}cancel|atomic|cntr|poll|wait|badinput|peerdeath)|"
 	threaded+="(inflight|order|multirecv|peek|threads|stress-small${all:+|stress-large})${all:+(-staged)?}|"
 	threaded+="(threads|stress-small)-staged|${all:+threads-gdr|}"
 	# nor those in which the thread of automatic progress does what a peer asks for, who
