@@ -16,6 +16,7 @@
 #define MANY 50000
 #define MANY_NEAR 40
 #define LARGEST ((size_t) 100003)
+#define WRONG_KEY 0x5a5a
 
 /* ---- scenes ---- */
 
@@ -272,7 +273,9 @@ static int scene_errors(struct xpu_side *side, unsigned int threads)
 	for (int kernel = XPU_NOBODY; kernel >= (int) last; kernel--) {
 		FT_TRY(scene_begin(side, 1, 16));
 		side->args.blocks = 1;
+		side->args.key ^= WRONG_KEY;
 		FT_TRY(xpu_side_run(side, (enum xpu_kernel) kernel, threads, NULL));
+		side->args.key ^= WRONG_KEY;
 		FT_TRY(ft_meet_all(side->proc));
 	}
 	return 0;

@@ -34,6 +34,8 @@ __device__ static void xpu_await(struct xpu_args &args, struct fid_xpu_cntr *cnt
 		XPU_FAIL(args, 1000);
 }
 
+#include "xpu_kernels_rma.h"
+
 /* ---- kernels ---- */
 
 __device__ static void xpu_write(struct xpu_args &args)
@@ -227,8 +229,8 @@ __device__ static void xpu_wrong(struct xpu_args &args)
 					      args.scope));
 	else
 		XPU_RETRY(ret, fi_p2p_xpu_write(&args.ep, args.buf, args.len, &args.desc, 0,
-						&args.peer, args.there, args.key ^ 0x5a5a,
-						args.buf, FI_COMPLETION, args.scope));
+						&args.peer, args.there, args.key, args.buf,
+						FI_COMPLETION, args.scope));
 	if (ret) {
 		XPU_FAIL(args, -ret);
 		return;
@@ -572,6 +574,18 @@ __global__ static void __launch_bounds__(XPU_THREADS_MAX) xpu_run(struct xpu_arg
 	case XPU_ADD:
 	case XPU_FETCH:
 		xpu_add(args);
+		break;
+	case XPU_READ:
+		xpu_read(args);
+		break;
+	case XPU_PARTS:
+		xpu_parts(args);
+		break;
+	case XPU_TICKET:
+		xpu_ticket(args);
+		break;
+	case XPU_SWAP:
+		xpu_swap(args);
 		break;
 	case XPU_HALF:
 		xpu_half(args);

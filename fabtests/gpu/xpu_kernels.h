@@ -27,7 +27,11 @@ enum xpu_kernel {
 	XPU_NEAR,   /* @count times: a put and a signal, without waiting for the peer */
 	XPU_ADD,    /* adds 1 to a word of the peer's, @count times */
 	XPU_FETCH,  /* the same, and fetches what was there */
-	XPU_WRONG,  /* a write with a wrong key: what fails is told */
+	XPU_READ,  /* @count reads a block of the peer's parts; the first block waits for all */
+	XPU_PARTS, /* each part by two writes, a short and a long one; the result is the sum of the contexts of all entries */
+	XPU_TICKET, /* draws @count tickets from a word of the peer's, or its own; the result is their sum */
+	XPU_SWAP,   /* compares and exchanges, until it has added 1 to that word @count times */
+	XPU_WRONG,  /* a write that is refused: what fails is told */
 	XPU_NOBODY, /* a put to a target that there is not */
 	XPU_HALF,   /* a put that is refused, with a signal behind it: both fail */
 	XPU_PASS, /* puts to a silent peer, and a signal behind them; then puts and signals to the peer */
@@ -51,6 +55,9 @@ enum xpu_kernel {
 };
 
 #define XPU_REST_WORD 2
+
+/* The first write of XPU_PARTS has so many bytes: kernels store them themselves */
+#define XPU_SHORT 77
 
 /* A block has no more */
 #define XPU_THREADS_MAX 512

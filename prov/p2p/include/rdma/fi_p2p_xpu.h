@@ -216,7 +216,8 @@ struct fi_p2p_xpu_target {
  *
  * int target_map(struct fid_ep *ep, uint32_t number, const void *share, size_t len)
  * Maps the memory of a target, of which its owner has filled @share. Once all targets of a peer are mapped, kernels put and
- * signal to that peer by stores of their own. What is mapped stays so until the context is closed: also after the peer has
+ * signal to that peer by stores of their own. They also do what the calls of fi_xpu(3) ask for there, if the memory here is in
+ * the GPU's allocation that the target's buf lies in. What is mapped stays so until the context is closed: also after the peer has
  * closed the region, or has ended. Stores to memory that its owner has freed reach nobody, and no error tells.
  *
  * Call it, and target_add() afterwards, from one thread at a time for an endpoint. All that was posted to the peer has been

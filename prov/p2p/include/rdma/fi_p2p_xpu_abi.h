@@ -36,9 +36,11 @@ enum {
 	FI_P2P_XPU_KIND_OP, /* see the parts; the lowest byte says what: FI_P2P_XPU_OP_... */
 	FI_P2P_XPU_KIND_PUT, /* a write to a target: bits 48 to 59 its number, 40 of offset there, 40 of
 			      * offset here, 32 of length */
-	FI_P2P_XPU_KIND_SET, /* 8 bytes become the first word */
-	FI_P2P_XPU_KIND_ADD, /* the first word is added to 8 bytes */
-	FI_P2P_XPU_KIND_DONE, /* the kernel has done one of these three itself: it is to be counted */
+	FI_P2P_XPU_KIND_SET,  /* 8 bytes become the first word */
+	FI_P2P_XPU_KIND_ADD,  /* the first word is added to 8 bytes */
+	FI_P2P_XPU_KIND_DONE, /* the kernel has put or signalled itself: that is to be counted */
+	FI_P2P_XPU_KIND_ENDED, /* the kernel has done another operation itself: it is to be counted and reported. The first word
+				* is its context, the lowest byte says what, bits 24 to 31 are its flags */
 	FI_P2P_XPU_KIND_NONE = 7, /* arguments that cannot be packed: the proxy refuses it */
 };
 
@@ -145,13 +147,59 @@ struct fi_p2p_xpu_mapped {
 	uint64_t to, from, len, unused;
 } __attribute__((aligned(16)));
 
+/*
+ * What is longer is the proxy's: so many words for each thread that copies, or so many bytes of an atomic operation. A word is as
+ * long as both addresses allow, up to 16 bytes. Four of them take one trip to memory, and 16 trips take as long as the proxy.
+ */
+#ifndef FI_P2P_XPU_WORDS_MAX
+#define FI_P2P_XPU_WORDS_MAX 64U
+#endif
+#define FI_P2P_XPU_ATOMIC_MAX 2048U
+
+/* Ranges of an endpoint, and how many of them a kernel looks at, from FI_P2P_XPU_RANGE_AT() on. As many follow the last one */
+#define FI_P2P_XPU_RANGES 8192U
+#define FI_P2P_XPU_PROBES 8U
+#define FI_P2P_XPU_RANGE_AT(peer, key)                                                         \
+	(((uint64_t) (key) + (uint64_t) (peer) *0x9e3779b97f4a7c15ULL) *                       \
+		 0x9e3779b97f4a7c15ULL >>                                                      \
+	 51)
+
+/* What a range is good for; the lowest bits are the number of the target */
+#define FI_P2P_XPU_RANGE_READ (1ULL << 32)
+#define FI_P2P_XPU_RANGE_WRITE (1ULL << 33)
+
+/**
+ * struct fi_p2p_xpu_range - a mapped target, as kernels find it by what the calls of fi_xpu(3) are given.
+ * @peer, @key:	whose memory it is
+ * @addr:	where it begins, as the calls name it; @to: where kernels find it; @len: its length [bytes]
+ * @local:	memory here that kernels reach, @local_len bytes
+ * @what:	FI_P2P_XPU_RANGE_...; 0: there is no range
+ */
+struct fi_p2p_xpu_range {
+	uint64_t peer, key;
+	uint64_t addr, to;
+	uint64_t len, local;
+	uint64_t local_len, what;
+} __attribute__((aligned(64)));
+
+/* What an endpoint has of mapped targets, by number and by peer and key */
+struct fi_p2p_xpu_table {
+	struct fi_p2p_xpu_mapped mapped[FI_P2P_XPU_TARGETS_MASK + 1];
+	struct fi_p2p_xpu_range range[FI_P2P_XPU_RANGES + FI_P2P_XPU_PROBES];
+};
+
+/* What of a kernel's own is to be told: puts and signals; other operations. And are there ranges? */
+#define FI_P2P_XPU_TELL_PUTS (1ULL << 0)
+#define FI_P2P_XPU_TELL_OPS (1ULL << 1)
+#define FI_P2P_XPU_TELL_RANGES (1ULL << 2)
+
 /**
  * struct fi_p2p_xpu_ep_dev - an exported endpoint, in device memory: fid_xpu.prov_ctx.
  * @abi:	FI_P2P_XPU_ABI, with FI_P2P_XPU_OWNED if each ring has one user at a time, and with FI_P2P_XPU_MAPPED once
  *		@mapped is set
  * @rings:	how many
- * @mapped:	the targets, FI_P2P_XPU_TARGETS of them
- * @counted:	not 0: what kernels do themselves is to be counted
+ * @mapped:	the first member of a struct fi_p2p_xpu_table
+ * @tell:	FI_P2P_XPU_TELL_...
  *
  * The words before @ring stay as they are while kernels use the endpoint, as do those of a ring from @slots on.
  */
@@ -162,7 +210,7 @@ struct fi_p2p_xpu_ep_dev {
 	uint64_t abi;
 	uint64_t rings;
 	const struct fi_p2p_xpu_mapped *mapped;
-	uint64_t counted;
+	uint64_t tell;
 	struct fi_p2p_xpu_ring ring[];
 };
 #pragma GCC diagnostic pop

@@ -24,6 +24,10 @@
  * many operations. What a completion tells of is visible when the call returns that tells of it.
  *
  * Threads: any may call at any time; see FI_P2P_XPU_EXCLUSIVE.
+ *
+ * Mapped memory (target_map): the threads of @scope write, read and do atomic operations there themselves. Of FI_XPU_DEVICE the
+ * first one does. Completions tell of them as of all others. What is long, or is asked for with FI_REMOTE_CQ_DATA or
+ * FI_COMMIT_COMPLETE, goes by the proxy; so does all of an endpoint that was opened with FI_FENCE.
  */
 #ifndef FI_P2P_XPU_DEVICE_H
 #define FI_P2P_XPU_DEVICE_H
@@ -33,6 +37,7 @@
 #include <rdma/fi_p2p_xpu_abi.h>
 #include <rdma/fi_p2p_xpu_mapped.h>
 #include <rdma/fi_p2p_xpu_ring.h>
+#include <rdma/fi_p2p_xpu_rma.h>
 #ifdef FI_P2P_HAVE_FI_XPU
 #include <rdma/fi_xpu_device.h>
 #endif
@@ -79,10 +84,18 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_post(struct fid_xpu_ep *ep, const uint64_t *words
 
 	if (ret)
 		return ret;
+	what |= fi_p2p_xpu_flags(flags);
+	if (__builtin_expect(!!(way.tell & FI_P2P_XPU_TELL_RANGES), 0) &&
+	    fi_p2p_xpu_rma_may(what)) {
+		ret = fi_p2p_xpu_rma_post(way, words, what, flags, scope);
+		if (ret != FI_P2P_XPU_NOT_MAPPED)
+			return ret;
+	}
+	ret = 0;
 	if (fi_p2p_xpu_enter(scope)) {
 		if (!(flags & FI_P2P_XPU_NO_FENCE))
 			fi_p2p_xpu_fence();
-		ret = fi_p2p_xpu_way_post_op(way, words, what | fi_p2p_xpu_flags(flags));
+		ret = fi_p2p_xpu_way_post_op(way, words, what);
 	}
 	return fi_p2p_xpu_leave(scope, ret);
 }

@@ -223,6 +223,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_mapped_post(struct fi_p2p_xpu_way way,
 {
 	const int puts = put.kind != FI_P2P_XPU_KIND_NONE;
 	const int signals = signal.kind != FI_P2P_XPU_KIND_NONE;
+	const int counted = !!(way.tell & FI_P2P_XPU_TELL_PUTS);
 	const int first = fi_p2p_xpu_enter(scope);
 	struct fi_p2p_xpu_mapped data = {0, 0, 0, 0}, word = {0, 0, 0, 0};
 	struct fi_p2p_xpu_open open;
@@ -241,10 +242,10 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_mapped_post(struct fi_p2p_xpu_way way,
 		return -FI_EINVAL;
 	if (signals && (!word.to || fi_p2p_xpu_mapped_check(&word, &signal)))
 		return -FI_EINVAL;
-	if (way.counted && first)
+	if (counted && first)
 		ret = fi_p2p_xpu_way_take(way, &open, (uint32_t) (puts + signals), &position);
 	if (puts) {
-		if (way.counted)
+		if (counted)
 			ret = fi_p2p_xpu_leave(scope, ret);
 		if (!ret)
 			fi_p2p_xpu_mapped_put(&data, &put, scope);
@@ -253,14 +254,14 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_mapped_post(struct fi_p2p_xpu_way way,
 	}
 	if (signals && first && !ret)
 		fi_p2p_xpu_mapped_signal(&word, &signal);
-	if (way.counted && first && !ret) {
+	if (counted && first && !ret) {
 		if (puts)
 			fi_p2p_xpu_mapped_count(open, position, put.target);
 		if (signals)
 			fi_p2p_xpu_mapped_count(open, position + (uint64_t) puts,
 						signal.target);
 	}
-	return puts || !way.counted ? ret : fi_p2p_xpu_leave(scope, ret);
+	return puts || !counted ? ret : fi_p2p_xpu_leave(scope, ret);
 }
 
 /*

@@ -119,6 +119,31 @@ FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_swap_if(uint64_t *at, uint64_t old, uint64_t
 			 (unsigned long long) value);
 }
 
+/*
+ * Words of 4 bytes, or of 8 if they are @wide, which all devices and the host may change meanwhile: a look, an exchange if
+ * it is @old, and an addition. Each returns what was there.
+ */
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_word_look(uint64_t at, int wide)
+{
+	return wide ? *(const volatile uint64_t *) at : *(const volatile uint32_t *) at;
+}
+
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_word_swap_if(uint64_t at, int wide, uint64_t old,
+						 uint64_t value)
+{
+	if (wide)
+		return atomicCAS_system((unsigned long long *) at, (unsigned long long) old,
+					(unsigned long long) value);
+	return atomicCAS_system((unsigned int *) at, (unsigned int) old, (unsigned int) value);
+}
+
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_word_add(uint64_t at, int wide, uint64_t value)
+{
+	if (wide)
+		return atomicAdd_system((unsigned long long *) at, (unsigned long long) value);
+	return atomicAdd_system((unsigned int *) at, (unsigned int) value);
+}
+
 FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_now(void)
 {
 #if defined(__CUDA_ARCH__)
@@ -193,6 +218,31 @@ FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_swap_if(uint64_t *at, uint64_t old, uint64_t
 {
 	__atomic_compare_exchange_n(at, &old, value, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
 	return old;
+}
+
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_word_look(uint64_t at, int wide)
+{
+	return wide ? __atomic_load_n((const uint64_t *) (uintptr_t) at, __ATOMIC_RELAXED)
+		    : __atomic_load_n((const uint32_t *) (uintptr_t) at, __ATOMIC_RELAXED);
+}
+
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_word_swap_if(uint64_t at, int wide, uint64_t old,
+						 uint64_t value)
+{
+	uint32_t half = (uint32_t) old;
+
+	if (wide)
+		return fi_p2p_xpu_swap_if((uint64_t *) (uintptr_t) at, old, value);
+	__atomic_compare_exchange_n((uint32_t *) (uintptr_t) at, &half, (uint32_t) value, 0,
+				    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	return half;
+}
+
+FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_word_add(uint64_t at, int wide, uint64_t value)
+{
+	return wide ? __atomic_fetch_add((uint64_t *) (uintptr_t) at, value, __ATOMIC_RELAXED)
+		    : __atomic_fetch_add((uint32_t *) (uintptr_t) at, (uint32_t) value,
+					 __ATOMIC_RELAXED);
 }
 
 #ifdef CLOCK_MONOTONIC

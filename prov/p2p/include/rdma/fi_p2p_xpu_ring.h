@@ -132,12 +132,12 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_ring_room(struct fi_p2p_xpu_ring *ring, uint64_t 
 	return tail & FI_P2P_XPU_CLOSED ? -FI_ECANCELED : -FI_EAGAIN;
 }
 
-/* struct fi_p2p_xpu_way - a ring. @own: nobody else posts to it. @mapped and @counted are the endpoint's. */
+/* struct fi_p2p_xpu_way - a ring. @own: nobody else posts to it. @mapped and @tell are the endpoint's. */
 struct fi_p2p_xpu_way {
 	struct fi_p2p_xpu_ring *ring;
 	int own;
 	const struct fi_p2p_xpu_mapped *mapped;
-	uint64_t counted;
+	uint64_t tell;
 };
 
 /* What a ring has in memory, as one who posts has it. 32 bits of @size spare a GPU half of its instructions. */
@@ -174,7 +174,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_ep_way(const struct fid_xpu_ep *ep, struct fi_p2p
 
 	if (ep->fid.prov_id != FI_XPU_PROV_P2P)
 		return -FI_EINVAL;
-	/* @abi and @rings. @mapped and @counted come in the same trip to memory, before it is known whether they are of use */
+	/* @abi and @rings. @mapped and @tell come in the same trip to memory, before it is known whether they are of use */
 	head = fi_p2p_xpu_const2(dev);
 	more = fi_p2p_xpu_const2(&dev->mapped);
 	if (((uint32_t) head.lo & ~FI_P2P_XPU_MAPPED) != FI_P2P_XPU_ABI)
@@ -185,7 +185,7 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_ep_way(const struct fid_xpu_ep *ep, struct fi_p2p
 	way->ring = &dev->ring[block];
 	way->own = !!(head.lo & FI_P2P_XPU_OWNED);
 	way->mapped = (const struct fi_p2p_xpu_mapped *) (uintptr_t) more.lo;
-	way->counted = more.hi;
+	way->tell = more.hi;
 	return 0;
 }
 

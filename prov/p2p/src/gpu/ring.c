@@ -67,6 +67,10 @@ bool ring_peek(const struct ring *ring, struct ring_op *op)
 		op->word[FI_P2P_XPU_W_BUF] = lo;
 		return ring_peek_parts(ring, op);
 	}
+	if (op->kind == FI_P2P_XPU_KIND_ENDED) {
+		op->op = hi & FI_P2P_XPU_OP_MASK;
+		op->flags = ring_flags(hi >> FI_P2P_XPU_FLAGS_SHIFT);
+	}
 	op->target = hi >> FI_P2P_XPU_TARGET_SHIFT & (FI_P2P_XPU_TARGETS_MASK);
 	op->offset = hi >> 8 & offset_mask;
 	op->value = lo;

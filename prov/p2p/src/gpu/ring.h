@@ -15,9 +15,9 @@
 /**
  * struct ring_op - what a kernel has asked for.
  * @kind:	FI_P2P_XPU_KIND_...
- * @op, @datatype, @atomic, @flags: of kind OP
+ * @op, @flags:	of kinds OP and ENDED; @datatype, @atomic: of kind OP
  * @word:	of kind OP, by FI_P2P_XPU_W_...
- * @target, @offset, @local, @len: of the other kinds; @value: of signals
+ * @target, @offset, @local, @len: of the other kinds; @value: of signals, and the context of kind ENDED
  */
 struct ring_op {
 	unsigned int kind;

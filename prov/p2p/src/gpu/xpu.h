@@ -33,7 +33,7 @@ struct xpu_ring;
  * @host:	memory of the host
  * @window:	memory of the device that the CPU can write, if there is any
  * @shown:	where the proxy writes what kernels look at, and does not read it; @shown_addr: where they do
- * @state:	memory of the device; @mapped: of an endpoint, its targets' struct fi_p2p_xpu_mapped, or NULL
+ * @state:	memory of the device; @mapped: of an endpoint, its struct fi_p2p_xpu_table, or NULL
  *
  * A kernel may still look at it when the object is closed. So it stays until the context is.
  */
@@ -165,11 +165,12 @@ struct xpu_peer {
 	bool mapped;
 };
 
-/* A target, the number of its peer, and what of it is mapped */
+/* A target, the number of its peer, and what of it is mapped: as kernels find it by its number, and by peer and key */
 struct xpu_target {
 	struct fi_p2p_xpu_target is;
 	unsigned int peer;
 	struct fi_p2p_xpu_mapped mapped;
+	struct fi_p2p_xpu_range range;
 };
 
 /**

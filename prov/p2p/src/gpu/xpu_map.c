@@ -2,7 +2,7 @@
 /*
  * Peers' device memory that kernels store to themselves. See xpu.h.
  *
- *	owner: mr_share ► an offer, as within messages ── the application ──► target_map ► ipc_open ► a table that kernels read
+ *	owner: mr_share ► an offer, as within messages ── the application ──► target_map ► ipc_open ► tables that kernels read
  *
  * A signal comes after all puts to its peer. So kernels store to a peer once all its targets are mapped; until then the
  * proxy posts all that is for it. Nothing that has been opened is closed before the context is.
@@ -14,6 +14,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "gpu/xpu.h"
+#include "proto/rma_served.h"
 #include "xfer/ep_state.h"
 
 #define XPU_SHARE_MAGIC UINT64_C(0x6f66695f73686172)
@@ -31,6 +32,9 @@ struct xpu_share {
 
 _Static_assert(sizeof(struct xpu_share) <= FI_P2P_XPU_SHARE,
 	       "more than applications have room for");
+_Static_assert(FI_P2P_XPU_ATOMIC_MAX == RMA_SERVED_ATOMIC_MAX,
+	       "one word is changed in one way, whatever the length");
+_Static_assert(FI_P2P_XPU_TARGETS == FI_P2P_XPU_TARGETS_MASK + 1, "each has a place");
 
 struct xpu_map {
 	struct ipc_import *import;
@@ -94,8 +98,12 @@ static int xpu_share_check(const struct xpu_share *share,
 	return share->access & FI_REMOTE_WRITE ? 0 : -FI_EACCES;
 }
 
-/* Fills @from with the place where kernels find local memory. NULL, or the reason why they cannot */
-static const char *xpu_map_local(const struct gpu_dev *dev, void *buf, uint64_t *from)
+/*
+ * Fills in the place where kernels find local memory, and what else they reach of that allocation. Of host memory that is not
+ * known. NULL, or the reason why they find none
+ */
+static const char *xpu_map_local(const struct gpu_dev *dev, void *buf,
+				 struct xpu_target *target)
 {
 	void *addr = buf;
 	struct dev_mem mem;
@@ -109,7 +117,9 @@ static const char *xpu_map_local(const struct gpu_dev *dev, void *buf, uint64_t 
 		if (dev->mem.ops->host_address(&dev->mem, buf, &addr))
 			return "the GPU cannot reach the target's local memory";
 	}
-	*from = (uintptr_t) addr;
+	target->mapped.from = (uintptr_t) addr;
+	target->range.local = ret ? mem.base : 0;
+	target->range.local_len = ret ? mem.size : 0;
 	return NULL;
 }
 
@@ -148,10 +158,9 @@ static int xpu_map_open(struct xpu_ctx *ctx, const struct xpu_share *share, unsi
 	return ret;
 }
 
-/* 0, or an error with @why */
-static int xpu_map(struct xpu_ctx *ctx, const struct xpu_target *target,
-		   const struct xpu_share *share, struct fi_p2p_xpu_mapped *mapped,
-		   const char **why)
+/* Fills in what is mapped of @target: 0, or an error with @why */
+static int xpu_map(struct xpu_ctx *ctx, struct xpu_target *target,
+		   const struct xpu_share *share, const char **why)
 {
 	const uint64_t offset = target->is.addr - share->base;
 	void *addr;
@@ -163,19 +172,42 @@ static int xpu_map(struct xpu_ctx *ctx, const struct xpu_target *target,
 	else if (conf.path == CONF_PATH_STAGE)
 		*why = "FI_P2P_PATH=stage";
 	else
-		*why = xpu_map_local(&ctx->dev, target->is.buf, &mapped->from);
+		*why = xpu_map_local(&ctx->dev, target->is.buf, target);
 	if (*why)
 		return -FI_EOPNOTSUPP;
 	ret = xpu_map_open(ctx, share, target->peer, &addr, why);
 	if (ret)
 		return ret;
-	mapped->to = (uintptr_t) addr + offset;
-	mapped->len = share->len - offset;
+	target->mapped.to = (uintptr_t) addr + offset;
+	target->mapped.len = share->len - offset;
+	target->range.peer = target->is.dest_addr;
+	target->range.key = target->is.key;
+	target->range.addr = target->is.addr;
+	target->range.to = target->mapped.to;
+	target->range.len = target->mapped.len;
+	target->range.what = FI_P2P_XPU_RANGE_WRITE |
+			     (share->access & FI_REMOTE_READ ? FI_P2P_XPU_RANGE_READ : 0);
 	return 0;
 }
 
+/* Kernels look no further than FI_P2P_XPU_PROBES: what has no place there is the proxy's. */
+static void xpu_range_list(const struct xpu_target *target, uint32_t number,
+			   struct fi_p2p_xpu_range *ranges)
+{
+	struct fi_p2p_xpu_range *range =
+		&ranges[FI_P2P_XPU_RANGE_AT(target->range.peer, target->range.key)];
+
+	for (unsigned int i = 0; i < FI_P2P_XPU_PROBES; i++) {
+		if (range[i].what)
+			continue;
+		range[i] = target->range;
+		range[i].what |= number;
+		return;
+	}
+}
+
 /* Fills @table, as kernels are to read it: with the targets of those peers of whom all are mapped */
-static void xpu_mapped_list(struct xpu_ep *ep, struct fi_p2p_xpu_mapped *table)
+static void xpu_mapped_list(struct xpu_ep *ep, struct fi_p2p_xpu_table *table)
 {
 	for (unsigned int i = 0; i < ep->peer_count; i++)
 		ep->peers[i].mapped = true;
@@ -184,24 +216,42 @@ static void xpu_mapped_list(struct xpu_ep *ep, struct fi_p2p_xpu_mapped *table)
 			ep->peers[ep->targets[i].peer].mapped = false;
 	}
 	for (uint32_t i = 0; i < ep->target_count; i++) {
-		if (ep->peers[ep->targets[i].peer].mapped)
-			table[i] = ep->targets[i].mapped;
+		if (!ep->peers[ep->targets[i].peer].mapped)
+			continue;
+		table->mapped[i] = ep->targets[i].mapped;
+		xpu_range_list(&ep->targets[i], i, table->range);
 	}
 }
 
+/*
+ * What kernels are to tell of, and whether they look for ranges: not where all that follows an operation with FI_FENCE waits
+ * for what the proxy has posted.
+ */
+static uint64_t xpu_mapped_tell(const struct p2p_ep *ep)
+{
+	const struct xfer_ep *xfer_ep = &ep->xfer;
+	const bool writes = xfer_ep->cntrs[xfer_count_index(FI_WRITE)] != NULL;
+	uint64_t tell = writes ? FI_P2P_XPU_TELL_PUTS : 0;
+
+	if (writes || xfer_ep->cntrs[xfer_count_index(FI_READ)] ||
+	    (xfer_ep->txcq && !xfer_ep->txcq->silent))
+		tell |= FI_P2P_XPU_TELL_OPS;
+	return tell | (ep->caps & FI_FENCE ? 0 : FI_P2P_XPU_TELL_RANGES);
+}
+
 /* From now on kernels look at the table. */
-static int xpu_mapped_show(struct xpu_ep *ep, const struct fi_p2p_xpu_mapped *table)
+static int xpu_mapped_show(struct xpu_ep *ep, const struct fi_p2p_xpu_table *table)
 {
 	struct fi_p2p_xpu_ep_dev head = {
 		.abi = FI_P2P_XPU_ABI | FI_P2P_XPU_MAPPED |
 		       (ep->exclusive ? FI_P2P_XPU_OWNED : 0),
 		.rings = ep->ring_count,
-		.counted = ep->ep->xfer.cntrs[xfer_count_index(FI_WRITE)] != NULL,
+		.tell = xpu_mapped_tell(ep->ep),
 	};
 	struct xpu_shared *shared = ep->shared;
 	struct gpu_dev *dev = &ep->ctx->dev;
 	void *addr;
-	int ret = gpu_state_alloc(dev, table, FI_P2P_XPU_TARGETS * sizeof *table, &addr);
+	int ret = gpu_state_alloc(dev, table, sizeof *table, &addr);
 
 	if (ret)
 		return ret;
@@ -217,29 +267,25 @@ static int xpu_mapped_show(struct xpu_ep *ep, const struct fi_p2p_xpu_mapped *ta
 
 int xpu_mapped_store(struct xpu_ep *ep)
 {
-	struct fi_p2p_xpu_mapped *table = calloc(FI_P2P_XPU_TARGETS, sizeof *table);
-	uint32_t count;
+	struct fi_p2p_xpu_table *table = calloc(1, sizeof *table);
 	int ret;
 
 	if (!table)
 		return -FI_ENOMEM;
 	proxy_hold(ep->ctx->proxy);
-	count = ep->target_count;
 	xpu_mapped_list(ep, table);
 	proxy_release(ep->ctx->proxy);
-	ret = ep->shared->mapped ? gpu_state_store(&ep->ctx->dev, ep->shared->mapped, table,
-						   count * sizeof *table)
-				 : xpu_mapped_show(ep, table);
+	ret = ep->shared->mapped
+		      ? gpu_state_store(&ep->ctx->dev, ep->shared->mapped, table, sizeof *table)
+		      : xpu_mapped_show(ep, table);
 	free(table);
 	return ret;
 }
 
-/* Sets what is mapped of a target; all zero: nothing */
-static void xpu_target_set(struct xpu_ep *ep, uint32_t number,
-			   const struct fi_p2p_xpu_mapped *mapped)
+static void xpu_target_set(struct xpu_ep *ep, uint32_t number, const struct xpu_target *target)
 {
 	proxy_hold(ep->ctx->proxy);
-	ep->targets[number].mapped = *mapped;
+	ep->targets[number] = *target;
 	proxy_release(ep->ctx->proxy);
 }
 
@@ -260,8 +306,7 @@ static int xpu_target_get(const struct xpu_ep *ep, uint32_t number,
 
 int xpu_target_map(struct xpu_ep *ep, uint32_t number, const void *buf, size_t len)
 {
-	struct fi_p2p_xpu_mapped mapped = {.to = 0};
-	struct xpu_target target;
+	struct xpu_target target, before;
 	struct xpu_share share;
 	const char *why;
 	int ret;
@@ -273,16 +318,16 @@ int xpu_target_map(struct xpu_ep *ep, uint32_t number, const void *buf, size_t l
 	ret = xpu_target_get(ep, number, &share, &target);
 	if (ret)
 		return ret;
-	ret = xpu_map(ep->ctx, &target, &share, &mapped, &why);
+	before = target;
+	ret = xpu_map(ep->ctx, &target, &share, &why);
 	if (ret) {
 		P2P_INFO("kernels do not store to target %u themselves: %s\n", number, why);
 		return ret;
 	}
-	xpu_target_set(ep, number, &mapped);
+	xpu_target_set(ep, number, &target);
 	ret = xpu_mapped_store(ep);
-	mapped = (struct fi_p2p_xpu_mapped){.to = 0};
 	if (ret)
-		xpu_target_set(ep, number, &mapped);
+		xpu_target_set(ep, number, &before);
 	return ret;
 }
 

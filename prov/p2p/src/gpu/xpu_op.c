@@ -296,12 +296,14 @@ bool xpu_op_waits(const struct xpu_ep *ep, const struct xpu_ring *ring,
 	case FI_P2P_XPU_KIND_SET:
 	case FI_P2P_XPU_KIND_ADD:
 		return peer->ring_puts[xpu_ring_number(ep, ring)];
+	case FI_P2P_XPU_KIND_ENDED:
+		return cell_scarce(&ep->ep->xfer.xfer->cells);
 	default:
 		return false;
 	}
 }
 
-/* A kernel has done it itself */
+/* A kernel has put or signalled itself */
 static int xpu_count_done(struct xpu_ep *ep)
 {
 	struct xfer_ep *xfer_ep = &ep->ep->xfer;
@@ -312,12 +314,31 @@ static int xpu_count_done(struct xpu_ep *ep)
 	return 0;
 }
 
+/* A kernel has done it itself: its counter and its queue tell, as of what we have posted */
+static int xpu_tell_ended(struct p2p_ep *ep, const struct ring_op *op)
+{
+	struct xfer_ep *xfer_ep = &ep->xfer;
+	struct core_comp comp = {.context = xpu_ptr(op->value), .src = FI_ADDR_NOTAVAIL};
+
+	if (op->op < FI_P2P_XPU_OP_WRITE || op->op > FI_P2P_XPU_OP_COMPARE)
+		return -FI_EINVAL;
+	comp.flags = op_done_flags(xpu_types[op->op]);
+	p2p_lock_take(&xfer_ep->xfer->lock);
+	xfer_ep_count(xfer_ep, comp.flags & XFER_COUNT_ALL, 0);
+	if (xfer_ep->txcq && (ep->tx_all || op->flags & FI_COMPLETION))
+		xfer_cq_report(xfer_ep->txcq, &comp);
+	p2p_lock_drop(&xfer_ep->xfer->lock);
+	return 0;
+}
+
 int xpu_op_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op)
 {
 	if (op->kind == FI_P2P_XPU_KIND_OP)
 		return xpu_op_post_full(ep->ep, op);
 	if (op->kind == FI_P2P_XPU_KIND_DONE)
 		return xpu_count_done(ep);
+	if (op->kind == FI_P2P_XPU_KIND_ENDED)
+		return xpu_tell_ended(ep->ep, op);
 	if (op->kind > FI_P2P_XPU_KIND_ADD || op->target >= ep->target_count)
 		return -FI_EINVAL;
 	if (op->kind == FI_P2P_XPU_KIND_PUT)
