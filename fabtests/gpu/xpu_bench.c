@@ -378,6 +378,51 @@ static int store(struct bench *bench, size_t len, unsigned int threads, const ch
 	return timed(bench, XPU_PING, 1, 2, what);
 }
 
+/* A write or a read of device memory, until a kernel of the first rank knows that it has ended */
+static int reach(struct bench *bench, enum xpu_kernel kernel, size_t len, unsigned int threads,
+		 const char *who)
+{
+	struct xpu_side *side = &bench->side;
+	const bool reads = kernel == XPU_TRIP;
+	uint64_t result = 1;
+	double us[TURNS];
+	char what[64];
+
+	side->args.blocks = 1;
+	side->args.count = bench->pings;
+	side->args.len = len;
+	side->args.scope = FI_XPU_WORK_GROUP;
+	for (uint64_t i = 0; i < bench->turns; i++) {
+		side->args.base = fi_cntr_read(reads ? side->rx : side->tx);
+		if (!side->proc->rank)
+			FT_TRY(xpu_side_run(side, kernel, threads, &result));
+		FT_CHECK(result, "a kernel has failed");
+		us[i] = (double) result / 1e3 / (double) bench->pings;
+		FT_TRY(ft_meet_all(side->proc));
+	}
+	snprintf(what, sizeof(what), "  %s %zu bytes, %u threads, by the %s",
+		 reads ? "reads" : "writes", len, threads, who);
+	say(bench, what, us, "us");
+	return 0;
+}
+
+/* Where the proxy begins to be faster: FI_P2P_XPU_WORDS_MAX has kernels do longer ones themselves */
+static int lengths(struct bench *bench, const char *who)
+{
+	static const size_t lens[] = {8, 256, 1024, 4096, 16384, 65536, 262144, 524288};
+	static const unsigned int threads[] = {1, 32, XPU_THREADS_MAX};
+
+	for (size_t t = 0; t < FT_COUNT(threads); t++) {
+		for (size_t i = 0; i < FT_COUNT(lens); i++) {
+			if (lens[i] / threads[t] > 8192 || lens[i] < threads[t])
+				continue;
+			FT_TRY(reach(bench, XPU_LONE, lens[i], threads[t], who));
+			FT_TRY(reach(bench, XPU_TRIP, lens[i], threads[t], who));
+		}
+	}
+	return 0;
+}
+
 /* All targets are device memory, and mapped. */
 static int mapped(struct bench *bench)
 {
@@ -388,8 +433,10 @@ static int mapped(struct bench *bench)
 	*side = (struct xpu_side){.proc = NULL};
 	FT_TRY(xpu_side_open(side, proc, FI_P2P_XPU_EXCLUSIVE, 1 << 20, XPU_BLOCKS_MAX, false));
 	side->args.over = (uint64_t *) (side->in.addr + side->in.size) - 1;
+	FT_TRY(lengths(bench, "proxy"));
 	FT_TRY(xpu_side_map(side, &can));
 	if (can) {
+		FT_TRY(lengths(bench, "kernel"));
 		bench->near = side->args.target;
 		FT_TRY(issue(bench, XPU_ISSUE, "a kernel puts 8 bytes itself"));
 		FT_TRY(store(bench, 0, 1, "kernel to kernel, one way: a plain store",
