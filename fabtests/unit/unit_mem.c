@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #include "../cudaemu/driver.h"
 #include "dev/dev_pci.h"
 #include "mem/mem.h"
+#include "xfer/region.h"
 
 #define PAGE 4096
 #define SIZE ((size_t) 3 * PAGE)
@@ -275,6 +277,65 @@ static void test_mappings(void **state)
 	assert_int_equal(classify(at, 2 * MAPPING, &mem), -FI_EFAULT);
 	vmm_unmap(at);
 	vmm_free(at);
+}
+
+/* A region of all memory, and the part of it that a peer names */
+struct everything {
+	struct xfer xfer;
+	struct region region;
+	char *at;
+	bool reached;
+};
+
+static int everything_reach(struct everything *all, struct dev_mem *mem)
+{
+	struct iovec iov[P2P_IOV_MAX];
+	struct region *found;
+	size_t count;
+
+	return region_reach(&all->xfer, 1, (uintptr_t) all->at, MAPPING, FI_REMOTE_READ, &found,
+			    iov, &count, mem);
+}
+
+static void *everything_asker(void *arg)
+{
+	struct everything *all = arg;
+	struct dev_mem mem;
+
+	p2p_lock_take(&all->xfer.lock);
+	while (!everything_reach(all, &mem))
+		__atomic_store_n(&all->reached, true, __ATOMIC_RELEASE);
+	p2p_lock_drop(&all->xfer.lock);
+	return NULL;
+}
+
+/* A peer asks for memory while the application unmaps it: the emulated driver ends who asks for more than the id then */
+static void test_reached_and_unmapped(void **state)
+{
+	struct everything all = {.at = vmm_reserve()};
+	struct dev_mem mem;
+	pthread_t asker;
+
+	all.region = (struct region){1, FI_REMOTE_READ, 0, {{NULL, SIZE_MAX}}, 1, SIZE_MAX};
+	all.region.all = true;
+	p2p_lock_init(&all.xfer.lock, false);
+	p2p_lock_take(&all.xfer.lock);
+	assert_int_equal(region_add(&all.xfer, &all.region, false), 0);
+	for (int round = 0; round < 100; round++) {
+		vmm_map(all.at);
+		assert_int_equal(everything_reach(&all, &mem), 0);
+		assert_int_equal(mem.base, (uintptr_t) all.at);
+		p2p_lock_drop(&all.xfer.lock);
+		all.reached = false;
+		assert_int_equal(pthread_create(&asker, NULL, everything_asker, &all), 0);
+		while (!__atomic_load_n(&all.reached, __ATOMIC_ACQUIRE))
+			sched_yield();
+		vmm_unmap(all.at);
+		assert_int_equal(pthread_join(asker, NULL), 0);
+		p2p_lock_take(&all.xfer.lock);
+	}
+	assert_int_equal(region_remove(&all.xfer, &all.region), 0);
+	vmm_free(all.at);
 }
 
 /* What the kernel says of the first device that there is on the bus, and of one there is not */
@@ -711,6 +772,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_host_runs_into_device),
 		cmocka_unit_test(test_mappings),
 		cmocka_unit_test(test_access),
+		cmocka_unit_test(test_reached_and_unmapped),
 		cmocka_unit_test(test_pci_node),
 		cmocka_unit_test(test_is_device),
 		cmocka_unit_test(test_in_heap),

@@ -27,7 +27,7 @@ static bool cuda_reaches(const struct cuda_calls *cu, CUdeviceptr ptr, int ordin
 static int cuda_reaches_other(const struct cuda_calls *cu, CUdeviceptr ptr, int ordinal)
 {
 	static bool told;
-	CUmemGenericAllocationHandle handle;
+	void *pool = NULL;
 	int count = 0;
 
 	if (cuda.device_count(&count) != CUDA_SUCCESS)
@@ -36,10 +36,9 @@ static int cuda_reaches_other(const struct cuda_calls *cu, CUdeviceptr ptr, int 
 		if (i != ordinal && cuda_reaches(cu, ptr, i))
 			return i;
 	}
-	if (!cu->handle_retain || cu->handle_retain(&handle, (void *) ptr) != CUDA_SUCCESS)
-		return -1;
-	cu->handle_release(handle);
-	if (!__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+	if (cuda.pointer_get_one(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, ptr) ==
+		    CUDA_SUCCESS &&
+	    !pool && !__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
 		P2P_WARN("virtual memory of device %d that no device may access "
 			 "(cuMemSetAccess): what is copied there fails\n",
 			 ordinal);

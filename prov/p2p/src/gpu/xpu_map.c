@@ -64,7 +64,7 @@ int xpu_mr_share(struct p2p_mr *mr, void *buf, size_t *len)
 	p2p_lock_take(&xfer->lock);
 	if (conf.path == CONF_PATH_STAGE)
 		why = "FI_P2P_PATH=stage";
-	else if (mr->served && region->mem.ops && region->count == 1)
+	else if (mr->served && region->mem.ops && region->count == 1 && !region->all)
 		export = ipc_export(&xfer->ipc, &region->mem, region->iov[0].iov_base,
 				    region->len, &why);
 	if (export)

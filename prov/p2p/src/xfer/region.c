@@ -67,6 +67,26 @@ static bool region_covers(const struct region *region, uint64_t addr, uint64_t l
 	return offset <= region->len && len <= region->len - offset;
 }
 
+/*
+ * Looks again what memory that is. In all of memory, the application may be unmapping what a peer names. It should not, but
+ * the driver would crash (mem/ipc_own.h). So of an allocation that is known from the last time only the id is asked for.
+ */
+static int region_classify(struct region *region, const struct iovec *iov, size_t count,
+			   struct dev_mem *mem)
+{
+	const struct dev_mem *last = &region->mem;
+	uint64_t id;
+	const bool known = region->all && count &&
+			   (uintptr_t) iov->iov_base - last->base < last->size &&
+			   dev_identify(iov->iov_base, &id) == 1 && id == last->id;
+
+	if (mem_classify(iov, count, known ? last : NULL, mem))
+		return -FI_EACCES;
+	if (region->all && mem->ops)
+		region->mem = *mem;
+	return 0;
+}
+
 int region_reach(struct xfer *xfer, uint64_t key, uint64_t addr, uint64_t len, uint64_t access,
 		 struct region **region, struct iovec *iov, size_t *count, struct dev_mem *mem)
 {
@@ -95,7 +115,5 @@ int region_reach(struct xfer *xfer, uint64_t key, uint64_t addr, uint64_t len, u
 	*count = mem_iov_slice(found->iov, found->count, addr - found->base, len, iov);
 	*region = found;
 	*mem = found->mem;
-	return (found->all || mem_moved(mem)) && mem_classify(iov, *count, NULL, mem)
-		       ? -FI_EACCES
-		       : 0;
+	return found->all || mem_moved(mem) ? region_classify(found, iov, *count, mem) : 0;
 }

@@ -15,7 +15,8 @@
  * @access:	FI_REMOTE_READ, FI_REMOTE_WRITE
  * @base:	the remote address of its first byte
  * @iov, @count, @len: the memory, in the allocation @mem (ops NULL: host memory)
- * @all:	it is registered as all of memory: what a peer asks for may be of any kind
+ * @all:	it is registered as all of memory: what a peer asks for may be of any kind, and @mem is the device memory
+ *		that one asked for last
  * @pmem:	how it is made durable where a peer asks for that; PMEM_NOT: it is not
  * @users:	transfers under way in it; @jobs: those of them that end whatever peers do
  */
