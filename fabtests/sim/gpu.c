@@ -226,6 +226,7 @@ static const struct dev_ops gpu_ops = {
 	.window_open = gpu_window_new,
 	.window_close = gpu_window_free,
 	.stream_steps = gpu_stream_steps,
+	.stream_copy = dev_none_stream_copy,
 	.loads_late = dev_none_loads_late,
 	.kernel_load = dev_none_kernel_load,
 	.queue_kernel = dev_none_queue_kernel,

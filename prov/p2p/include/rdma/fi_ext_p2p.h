@@ -211,6 +211,7 @@ struct fi_p2p_stream_op {
  * @size:	the size of this structure [bytes]
  * @post:	puts an operation into a stream
  * @wait:	holds a stream
+ * @map:	has streams copy a peer's memory themselves; a provider with less @size lacks it
  *
  * The functions below are easier to call. The provider owns the structure. Any thread may call its
  * functions. The domain was opened with FI_THREAD_SAFE. The stream is one of the device that is
@@ -236,7 +237,20 @@ struct fi_p2p_stream_op {
  * has used @threshold counts: those that are missing may still come.
  * A wait for a queue is refused. What the graph names stays open as long as the graph.
  *
- * Both return 0 or a negative error:
+ * int map(struct fid_ep *ep, fi_addr_t peer, const void *share, size_t len)
+ * Opens device memory of a peer on this host, of which its owner has filled @share: fi_p2p_xpu_ops.mr_share(). From then on
+ * a write or a read of that peer and key becomes a copy of the stream's own, if the buffer is memory of the stream's device.
+ * No thread posts it, and all that comes later in the stream comes after it. The proxy only counts and reports it. Operations
+ * with FI_INJECT, FI_FENCE, FI_REMOTE_CQ_DATA or FI_COMMIT_COMPLETE, and those beyond the region, stay the proxy's.
+ * The memory stays open until the domain is closed, also after the peer has closed the region or has ended: copies then
+ * reach nobody, and no error tells. The peer counts and reports nothing of them. Close the domain when no stream and no
+ * graph has such a copy any more. If @peer becomes another peer's address, map that one's memory before you post.
+ * -FI_EINVAL	@share is none
+ * -FI_EOPNOTSUPP the peer is not on this host, is another user's, or is this process; or FI_P2P_PATH=stage. The log says
+ *		which. The proxy goes on
+ * -FI_EAGAIN	other memory of that process is open there, or too much (FI_P2P_MAP_SIZE, FI_P2P_MAP_COUNT)
+ *
+ * All return 0 or a negative error:
  * -FI_EINVAL	an object is not of this provider, or @op makes no sense
  * -FI_EOPNOTSUPP the domain was not opened with FI_THREAD_SAFE, is not of ofi_p2p, or a queue
  *		is waited for in a graph
@@ -248,6 +262,7 @@ struct fi_p2p_stream_ops {
 	size_t size;
 	int (*post)(struct fid_ep *ep, const struct fi_p2p_stream_op *op, void *stream);
 	int (*wait)(struct fid *fid, uint64_t threshold, void *stream);
+	int (*map)(struct fid_ep *ep, fi_addr_t peer, const void *share, size_t len);
 };
 
 /** fi_p2p_stream_post() - calls fi_p2p_stream_ops.post of the endpoint's provider */
@@ -267,6 +282,18 @@ static inline int fi_p2p_stream_wait(struct fid *fid, uint64_t threshold, void *
 	int ret = fi_open_ops(fid, FI_P2P_STREAM_OPS, 0, (void **) &ops, NULL);
 
 	return ret ? ret : ops->wait(fid, threshold, stream);
+}
+
+/** fi_p2p_stream_map() - calls fi_p2p_stream_ops.map of the endpoint's provider */
+static inline int fi_p2p_stream_map(struct fid_ep *ep, fi_addr_t peer, const void *share,
+				    size_t len)
+{
+	struct fi_p2p_stream_ops *ops;
+	int ret = fi_open_ops(&ep->fid, FI_P2P_STREAM_OPS, 0, (void **) &ops, NULL);
+
+	if (!ret && ops->size <= offsetof(struct fi_p2p_stream_ops, map))
+		ret = -FI_EOPNOTSUPP;
+	return ret ? ret : ops->map(ep, peer, share, len);
 }
 
 /** fi_p2p_stream_op_of() - an operation with what most of them have; the caller sets the rest */

@@ -176,6 +176,7 @@ struct dev_step {
  *		-FI_ENOSYS: the CPU cannot write there; nothing is logged
  * @window_close: gives it back; no kernel may use it any more
  * @stream_steps: has the application's @stream do these, in order, when it gets there
+ * @stream_copy: has it copy between two places of device memory there, which may be another process's
  * @loads_late:	what ends that a kernel is loaded when it is first launched, which may wait for kernels that run,
  *		and keeps copies of other threads from beginning; NULL: it is loaded before
  * @kernel_load: has the driver compile PTX text, and finds the kernel that it calls @name, for queues of @mem's context. It
@@ -243,6 +244,8 @@ struct dev_ops {
 	void (*window_close)(const struct dev_mem *mem, struct dev_window *window);
 	int (*stream_steps)(const struct dev_mem *mem, void *stream,
 			    const struct dev_step *steps, size_t count);
+	int (*stream_copy)(const struct dev_mem *mem, void *stream,
+			   const struct dev_copy *copy);
 	const char *(*loads_late)(void);
 	int (*kernel_load)(const struct dev_mem *mem, const char *text, const char *name,
 			   void **kernel);

@@ -376,6 +376,7 @@ const struct dev_ops dev_cuda_ops = {
 	.window_open = cuda_window_open,
 	.window_close = cuda_window_close,
 	.stream_steps = cuda_stream_steps,
+	.stream_copy = cuda_stream_copy,
 	.loads_late = cuda_loads_late,
 	.kernel_load = cuda_kernel_load,
 	.queue_kernel = cuda_queue_kernel,

@@ -217,6 +217,7 @@ int cuda_store(const struct dev_mem *mem, void *addr, const void *from, size_t l
 void cuda_free(const struct dev_mem *mem, void *addr);
 int cuda_window_open(const struct dev_mem *mem, size_t len, struct dev_window *window);
 void cuda_window_close(const struct dev_mem *mem, struct dev_window *window);
+int cuda_stream_copy(const struct dev_mem *mem, void *stream, const struct dev_copy *copy);
 int cuda_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_step *steps,
 		      size_t count);
 const char *cuda_loads_late(void);

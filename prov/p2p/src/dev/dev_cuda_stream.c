@@ -105,6 +105,20 @@ int cuda_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_
 	return ret;
 }
 
+int cuda_stream_copy(const struct dev_mem *mem, void *stream, const struct dev_copy *copy)
+{
+	struct cuda_gate gate;
+	int ret;
+
+	cuda_enter(NULL, &gate);
+	ret = cuda_check(gate.cu->copy_async((CUdeviceptr) (uintptr_t) copy->dst,
+					     (CUdeviceptr) (uintptr_t) copy->src, copy->len,
+					     stream),
+			 "cuMemcpyAsync");
+	cuda_leave(&gate);
+	return ret;
+}
+
 int cuda_kernel_load(const struct dev_mem *mem, const char *text, const char *name,
 		     void **kernel)
 {

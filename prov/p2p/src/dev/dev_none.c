@@ -110,6 +110,11 @@ int dev_none_stream_steps(const struct dev_mem *mem, void *stream, const struct 
 	return -FI_ENOSYS;
 }
 
+int dev_none_stream_copy(const struct dev_mem *mem, void *stream, const struct dev_copy *copy)
+{
+	return -FI_ENOSYS;
+}
+
 const char *dev_none_loads_late(void)
 {
 	return NULL;

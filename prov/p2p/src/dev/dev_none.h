@@ -31,6 +31,7 @@ int dev_none_window_open(const struct dev_mem *mem, size_t len, struct dev_windo
 void dev_none_window_close(const struct dev_mem *mem, struct dev_window *window);
 int dev_none_stream_steps(const struct dev_mem *mem, void *stream, const struct dev_step *steps,
 			  size_t count);
+int dev_none_stream_copy(const struct dev_mem *mem, void *stream, const struct dev_copy *copy);
 const char *dev_none_loads_late(void);
 int dev_none_kernel_load(const struct dev_mem *mem, const char *text, const char *name,
 			 void **kernel);

@@ -539,6 +539,7 @@ const struct dev_ops dev_rocr_ops = {
 	.window_open = dev_none_window_open,
 	.window_close = dev_none_window_close,
 	.stream_steps = dev_none_stream_steps,
+	.stream_copy = dev_none_stream_copy,
 	.loads_late = dev_none_loads_late,
 	.kernel_load = dev_none_kernel_load,
 	.queue_kernel = dev_none_queue_kernel,

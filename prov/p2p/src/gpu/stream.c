@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "gpu/stream_line.h"
+#include "gpu/stream_map.h"
 #include "xfer/progress.h"
 
 /* Who has entries has one of these, so that its close takes it out of them */
@@ -26,6 +27,7 @@ struct stream_user {
  * @put:	held while something is put into a stream, so that lines have the streams' order. The driver
  *		may wait for the stream then, and the stream for the proxy
  * @words:	of the lines
+ * @maps:	what streams copy themselves
  */
 struct stream_dev {
 	struct fid_export export;
@@ -37,6 +39,7 @@ struct stream_dev {
 	struct gpu_host words;
 	struct stream_lines lines;
 	LIST_HEAD(, stream_user) users;
+	struct stream_maps maps;
 };
 
 static bool stream_look(struct proxy_source *source)
@@ -76,6 +79,7 @@ static void stream_forget(struct stream_dev *dev, const struct fid *fid)
 static void stream_dev_end(struct fid_export *export)
 {
 	struct stream_dev *dev = container_of(export, struct stream_dev, export);
+	struct p2p_domain *domain = dev->domain;
 	struct stream_user *user;
 
 	proxy_hold(dev->proxy);
@@ -85,6 +89,7 @@ static void stream_dev_end(struct fid_export *export)
 	proxy_release(dev->proxy);
 	/* this may wait for streams, which the proxy lets go on */
 	gpu_host_unpin(&dev->gpu, &dev->words);
+	stream_maps_close(&dev->maps, domain);
 	proxy_remove(dev->proxy, &dev->source);
 	fid_export_remove(export);
 	while ((user = LIST_FIRST(&dev->users))) {
@@ -166,6 +171,7 @@ static void stream_user_end(struct fid_export *export)
 
 	proxy_hold(dev->proxy);
 	stream_forget(dev, user->fid);
+	stream_maps_forget(&dev->maps, user->fid);
 	LIST_REMOVE(user, entry);
 	fid_export_remove(export);
 	proxy_release(dev->proxy);
@@ -237,19 +243,35 @@ static int stream_append(struct stream_dev *dev, void *stream, uint64_t capture,
 	return stream_line_append(&dev->lines, *line, what, entry, steps, count);
 }
 
+/* Is it a copy of the stream's own? */
+static bool stream_copies(struct stream_dev *dev, const struct stream_entry *what,
+			  struct dev_copy *copy)
+{
+	bool found;
+
+	if (!what->ep || SLIST_EMPTY(&dev->maps) || !stream_map_suits(&what->op, &dev->gpu.mem))
+		return false;
+	proxy_hold(dev->proxy);
+	found = stream_maps_find(&dev->maps, what->ep, &what->op, copy);
+	proxy_release(dev->proxy);
+	return found;
+}
+
 static int stream_add_to(struct stream_dev *dev, struct fid_exports *exports,
-			 const struct fid *fid, const struct stream_entry *what, void *stream)
+			 const struct fid *fid, struct stream_entry *what, void *stream)
 {
 	const struct dev_ops *ops = dev->gpu.mem.ops;
 	struct dev_step steps[DEV_STEPS];
 	struct stream_entry *entry;
 	struct stream_line *line;
+	struct dev_copy copy;
 	uint64_t capture;
 	size_t count;
 	int ret = stream_capture_get(dev, stream, &capture);
 
 	if (ret)
 		return ret;
+	what->copied = stream_copies(dev, what, &copy);
 	proxy_hold(dev->proxy);
 	ret = stream_user_note(dev, exports, fid);
 	if (!ret)
@@ -261,7 +283,10 @@ static int stream_add_to(struct stream_dev *dev, struct fid_exports *exports,
 	for (size_t i = 0; i < count; i++)
 		steps[i].word = (uint64_t *) dev->words.addr +
 				(steps[i].word - (uint64_t *) dev->words.host);
-	ret = ops->stream_steps(&dev->gpu.mem, stream, steps, count);
+	if (what->copied)
+		ret = ops->stream_copy(&dev->gpu.mem, stream, &copy);
+	if (!ret)
+		ret = ops->stream_steps(&dev->gpu.mem, stream, steps, count);
 	if (ret) {
 		proxy_hold(dev->proxy);
 		stream_line_take_back(&dev->lines, line, entry);
@@ -271,7 +296,7 @@ static int stream_add_to(struct stream_dev *dev, struct fid_exports *exports,
 }
 
 static int stream_add(struct p2p_domain *domain, struct fid_exports *exports,
-		      const struct fid *fid, const struct stream_entry *what, void *stream)
+		      const struct fid *fid, struct stream_entry *what, void *stream)
 {
 	struct stream_dev *dev;
 	int ret = stream_dev_get(domain, &dev);
@@ -358,10 +383,38 @@ static int stream_wait(struct fid *fid, uint64_t threshold, void *stream)
 	return stream_add(what.cq->domain, &what.cq->exports, fid, &what, stream);
 }
 
+static int stream_map(struct fid_ep *fid, fi_addr_t peer, const void *share, size_t len)
+{
+	struct stream_dev *dev;
+	struct stream_map *map;
+	struct p2p_ep *ep;
+	int ret;
+
+	if (!fid || !share || !fid_class(&fid->fid) || fid->fid.fclass != FI_CLASS_EP)
+		return -FI_EINVAL;
+	ep = ep_itself(&fid->fid);
+	ret = stream_dev_get(ep->domain, &dev);
+	if (!ret)
+		ret = stream_map_open(ep, peer, share, len, &dev->gpu.mem,
+				      (uintptr_t) dev->words.host + peer, &map);
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&dev->put);
+	proxy_hold(dev->proxy);
+	SLIST_INSERT_HEAD(&dev->maps, map, entry);
+	ret = stream_user_note(dev, &ep->exports, &ep->fid.fid);
+	if (ret)
+		map->ep = NULL;
+	proxy_release(dev->proxy);
+	pthread_mutex_unlock(&dev->put);
+	return ret;
+}
+
 static struct fi_p2p_stream_ops stream_ops = {
 	.size = sizeof(struct fi_p2p_stream_ops),
 	.post = stream_post,
 	.wait = stream_wait,
+	.map = stream_map,
 };
 
 bool stream_own_ops(struct fid *fid, const char *name, void **ops)

@@ -286,7 +286,9 @@ static bool stream_op_look(struct stream_lines *lines, struct stream_line *line,
 	if (line->capture ? stream_load(entry->word) != STREAM_RUNG
 			  : stream_load(line->at) < entry->ticket)
 		return false;
-	if (entry->ep)
+	if (entry->ep && entry->copied)
+		ret = xpu_op_done(entry->ep, &entry->op);
+	else if (entry->ep)
 		ret = xpu_op_patience(&line->patience, xpu_op_peer(&entry->op),
 				      xpu_op_post_full(entry->ep, &entry->op));
 	if (ret == -FI_EAGAIN || (ret && !xpu_op_fail(entry->ep, &entry->op, ret)))

@@ -42,7 +42,7 @@
 /**
  * struct stream_entry - an operation, or a wait.
  * @ep:		an operation's; NULL: the endpoint is closed, or it is a wait
- * @op:		the operation
+ * @op:		the operation; @copied: the stream has done it itself, and it is only to be reported
  * @cntr, @cq:	what a wait is for; both NULL: it is closed, and nothing is waited for
  * @threshold:	of the wait; 0: it is an operation
  * @ticket:	of a stream's; @word: of a graph's
@@ -50,6 +50,7 @@
 struct stream_entry {
 	struct p2p_ep *ep;
 	struct ring_op op;
+	bool copied;
 	struct p2p_cntr *cntr;
 	struct p2p_cq *cq;
 	uint64_t threshold;

@@ -267,6 +267,27 @@ int xpu_target_add(struct p2p_ep *ep, const struct fi_p2p_xpu_target *target, ui
 /* The exported endpoint, or NULL */
 struct xpu_ep *xpu_ep_find(struct p2p_ep *ep);
 
+/* What mr_share() writes. A peer may say anything there. @shared: in place of the offer's */
+struct xpu_share {
+	uint64_t magic;
+	uint64_t key;
+	uint64_t base;
+	uint64_t len;
+	uint64_t access;
+	uint64_t shared;
+	struct ipc_offer offer;
+};
+
+/* What a peer's share says. 0, or -FI_EINVAL: it is none */
+int xpu_share_read(const void *buf, size_t len, struct xpu_share *share);
+/*
+ * Opens the peer's memory in the context of @local: @addr is where its region begins. @peer: a number that no other peer
+ * of the domain's has. 0, or an error with @why. Memory of this process is not opened: nothing would keep it there.
+ */
+int xpu_share_open(struct p2p_domain *domain, const struct dev_mem *local, uint64_t peer,
+		   const struct xpu_share *share, struct ipc_import **import, void **addr,
+		   const char **why);
+
 /* Of the table, about memory that kernels store to: xpu_map.c */
 int xpu_mr_share(struct p2p_mr *mr, void *share, size_t *len);
 int xpu_target_map(struct xpu_ep *ep, uint32_t number, const void *share, size_t len);
@@ -347,6 +368,9 @@ int xpu_op_count(struct fid_cntr *cntr, const struct ring_op *op);
 
 /* An operation has failed before it began: its queue and its counter tell. False: later, as there is no room to tell it */
 bool xpu_op_fail(struct p2p_ep *ep, const struct ring_op *op, int error);
+
+/* The device has done an operation with all of its arguments itself. 0, or -FI_EAGAIN: there is no room to report it */
+int xpu_op_done(struct p2p_ep *ep, const struct ring_op *op);
 
 /* The bytes of a ring's shared memory, and where its parts are at @host. Sets @dev for kernels. */
 size_t xpu_ring_bytes(size_t size);

@@ -19,17 +19,6 @@
 
 #define XPU_SHARE_MAGIC UINT64_C(0x6f66695f73686172)
 
-/* What mr_share() writes. A peer may say anything there. @shared: in place of the offer's */
-struct xpu_share {
-	uint64_t magic;
-	uint64_t key;
-	uint64_t base;
-	uint64_t len;
-	uint64_t access;
-	uint64_t shared;
-	struct ipc_offer offer;
-};
-
 _Static_assert(sizeof(struct xpu_share) <= FI_P2P_XPU_SHARE,
 	       "more than applications have room for");
 _Static_assert(FI_P2P_XPU_ATOMIC_MAX == RMA_SERVED_ATOMIC_MAX,
@@ -85,14 +74,23 @@ int xpu_mr_share(struct p2p_mr *mr, void *buf, size_t *len)
 
 /* ---- its peer ---- */
 
-static int xpu_share_check(const struct xpu_share *share,
-			   const struct fi_p2p_xpu_target *target)
+int xpu_share_read(const void *buf, size_t len, struct xpu_share *share)
 {
 	const struct ipc_offer *offer = &share->offer;
 
-	if (share->magic != XPU_SHARE_MAGIC || offer->offset > offer->size ||
-	    share->len > offer->size - offer->offset)
+	if (len != sizeof *share)
 		return -FI_EINVAL;
+	memcpy(share, buf, sizeof *share);
+	share->offer.shared = share->shared != 0;
+	return share->magic != XPU_SHARE_MAGIC || offer->offset > offer->size ||
+			       share->len > offer->size - offer->offset
+		       ? -FI_EINVAL
+		       : 0;
+}
+
+static int xpu_share_check(const struct xpu_share *share,
+			   const struct fi_p2p_xpu_target *target)
+{
 	if (share->key != target->key || target->addr - share->base >= share->len)
 		return -FI_EKEYREJECTED;
 	return share->access & FI_REMOTE_WRITE ? 0 : -FI_EACCES;
@@ -123,39 +121,50 @@ static const char *xpu_map_local(const struct gpu_dev *dev, void *buf,
 	return NULL;
 }
 
-/*
- * Opens the peer's memory, for as long as the context is there. @peer: the number of the endpoint's. 0, or an error with @why.
- * Memory of this process is not opened: nothing would keep it there.
- */
-static int xpu_map_open(struct xpu_ctx *ctx, const struct xpu_share *share, unsigned int peer,
-			void **addr, const char **why)
+int xpu_share_open(struct p2p_domain *domain, const struct dev_mem *local, uint64_t peer,
+		   const struct xpu_share *share, struct ipc_import **import, void **addr,
+		   const char **why)
 {
 	const struct ipc_offer *offer = &share->offer;
-	/* a number that no other peer of the domain's has */
-	const struct ipc_claim claim = {.peer = (uintptr_t) ctx->puts + peer,
-					.len = share->len,
-					.offer = offer};
-	struct xfer *xfer = &ctx->native.domain->xfer;
-	struct xpu_map *map;
+	const struct ipc_claim claim = {.peer = peer, .len = share->len, .offer = offer};
+	struct xfer *xfer = &domain->xfer;
 	int ret;
 
+	*why = "FI_P2P_PATH=stage";
+	if (conf.path == CONF_PATH_STAGE)
+		return -FI_EOPNOTSUPP;
 	*why = "it is another host's, another user's, or this process's";
 	if (!ipc_near(&xfer->ipc, offer) || offer->process == xfer->ipc.process)
 		return -FI_EOPNOTSUPP;
-	*why = "out of memory";
-	map = malloc(sizeof *map);
-	if (!map)
-		return -FI_ENOMEM;
 	p2p_lock_take(&xfer->lock);
-	ret = ipc_open(&xfer->ipc, &claim, &ctx->dev.mem, &map->import, addr);
-	if (!ret)
-		SLIST_INSERT_HEAD(&ctx->maps, map, entry);
+	ret = ipc_open(&xfer->ipc, &claim, local, import, addr);
 	p2p_lock_drop(&xfer->lock);
-	if (ret)
-		free(map);
 	*why = ret == -FI_EAGAIN ? "memory of other processes that is open is in the way"
 				 : "this GPU cannot open it";
 	return ret;
+}
+
+/* Opens the peer's memory, for as long as the context is there. @peer: the number of the endpoint's */
+static int xpu_map_open(struct xpu_ctx *ctx, const struct xpu_share *share, unsigned int peer,
+			void **addr, const char **why)
+{
+	struct xfer *xfer = &ctx->native.domain->xfer;
+	struct xpu_map *map = malloc(sizeof *map);
+	int ret;
+
+	*why = "out of memory";
+	if (!map)
+		return -FI_ENOMEM;
+	ret = xpu_share_open(ctx->native.domain, &ctx->dev.mem, (uintptr_t) ctx->puts + peer,
+			     share, &map->import, addr, why);
+	if (ret) {
+		free(map);
+		return ret;
+	}
+	p2p_lock_take(&xfer->lock);
+	SLIST_INSERT_HEAD(&ctx->maps, map, entry);
+	p2p_lock_drop(&xfer->lock);
+	return 0;
 }
 
 /* Fills in what is mapped of @target: 0, or an error with @why */
@@ -169,8 +178,6 @@ static int xpu_map(struct xpu_ctx *ctx, struct xpu_target *target,
 	*why = NULL;
 	if (!ctx->dev.mem.ops)
 		*why = "the kernels are threads of the host";
-	else if (conf.path == CONF_PATH_STAGE)
-		*why = "FI_P2P_PATH=stage";
 	else
 		*why = xpu_map_local(&ctx->dev, target->is.buf, target);
 	if (*why)
@@ -311,11 +318,9 @@ int xpu_target_map(struct xpu_ep *ep, uint32_t number, const void *buf, size_t l
 	const char *why;
 	int ret;
 
-	if (len != sizeof share)
-		return -FI_EINVAL;
-	memcpy(&share, buf, sizeof share);
-	share.offer.shared = share.shared != 0;
-	ret = xpu_target_get(ep, number, &share, &target);
+	ret = xpu_share_read(buf, len, &share);
+	if (!ret)
+		ret = xpu_target_get(ep, number, &share, &target);
 	if (ret)
 		return ret;
 	before = target;

@@ -465,3 +465,28 @@ bool xpu_op_fail(struct p2p_ep *ep, const struct ring_op *op, int error)
 	p2p_lock_drop(&xfer_ep->xfer->lock);
 	return told;
 }
+
+int xpu_op_done(struct p2p_ep *ep, const struct ring_op *op)
+{
+	const struct path_choice copied = {.path = FI_P2P_PATH_IPC,
+					   .reason = "the stream copies it"};
+	const struct core_comp comp = {.context = xpu_ptr(op->word[FI_P2P_XPU_W_CONTEXT]),
+				       .flags = op_done_flags(xpu_types[op->op]),
+				       .src = FI_ADDR_NOTAVAIL};
+	struct xfer_ep *xfer_ep = &ep->xfer;
+	const bool report = xfer_ep->txcq && op->flags & FI_COMPLETION;
+	int ret = 0;
+
+	p2p_lock_take(&xfer_ep->xfer->lock);
+	if (report && cell_scarce(&xfer_ep->xfer->cells))
+		ret = -FI_EAGAIN;
+	if (!ret) {
+		xfer_ep_count(xfer_ep, xpu_op_kind(op), 0);
+		if (op->op == FI_P2P_XPU_OP_WRITE)
+			xfer_ep_sent(xfer_ep, &copied, op->word[FI_P2P_XPU_W_LEN]);
+	}
+	if (!ret && report)
+		xfer_cq_report(xfer_ep->txcq, &comp);
+	p2p_lock_drop(&xfer_ep->xfer->lock);
+	return ret;
+}
