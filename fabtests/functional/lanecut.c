@@ -2,7 +2,7 @@
 /*
  * fi_p2p_lanecut: connections of lanes are cut, when lanes are tried for the first time, and amid messages: as the system
  * refuses what their threads send, or as the sender or the receiver ends the connection. On hosts of their own the network
- * resets it, at both ends. No message fails, each byte is right, and soon messages have lanes again. Lanes' threads are late now and then, as on a busy machine:
+ * resets it, at both ends; and at last drops all that one sends, amid a piece, so that neither end is told. No message fails, each byte is right, and soon messages have lanes again. Lanes' threads are late now and then, as on a busy machine:
  * so messages of different lanes overtake each other, and come when nobody waits for them any more. Without -q they are
  * not, and what each cut costs is printed.
  */
@@ -28,13 +28,15 @@
 #define CUTS 8
 #define LATE 24
 #define SHORT 64
+#define AMID ((size_t) 16 << 10)
 
 /* How a connection ends, from now on so many calls of lanes' threads later: */
 enum cut_kind {
 	CUT_REFUSED,  /* a send is refused */
 	CUT_SENT,     /* the connection ends behind a send */
 	CUT_RECEIVED, /* or behind a receive */
-	CUT_KINDS
+	CUT_KINDS,
+	CUT_AMID /* nothing passes any more, behind a receive of a part of a piece */
 };
 
 /* @after: 0: it is cut already. @again: then another one is, so many short sends later: those try lanes; 0: none */
@@ -91,7 +93,8 @@ static void cut_off(int fd)
 	}
 	getsockname(fd, (struct sockaddr *) &ends[0], &len[0]);
 	getpeername(fd, (struct sockaddr *) &ends[1], &len[1]);
-	snprintf(command, sizeof(command), "reset %u %u",
+	snprintf(command, sizeof(command), "%s %u %u",
+		 cut.kind == CUT_AMID ? "silence" : "reset",
 		 ntohs(((const struct sockaddr_in *) &ends[0])->sin_port),
 		 ntohs(((const struct sockaddr_in *) &ends[1])->sin_port));
 	telling = true;
@@ -132,9 +135,13 @@ static ssize_t ended(int fd, bool end, ssize_t ret)
 	return ret;
 }
 
-static ssize_t received(int fd, ssize_t ret)
+/* @len: there was room for so much. A core that has room for a whole piece puts it into its place */
+static ssize_t received(int fd, size_t len, ssize_t ret)
 {
-	return ended(fd, ret > 0 && is_cut_by(CUT_RECEIVED), ret);
+	const bool amid = len > AMID && (size_t) ret < len;
+
+	return ended(fd, ret > 0 && (is_cut_by(CUT_RECEIVED) || (amid && is_cut_by(CUT_AMID))),
+		     ret);
 }
 
 static bool is_late, measures;
@@ -181,12 +188,16 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 
 EXPORT ssize_t recv(int fd, void *buf, size_t len, int flags)
 {
-	return received(fd, syscall(SYS_recvfrom, fd, buf, len, flags, NULL, NULL));
+	return received(fd, len, syscall(SYS_recvfrom, fd, buf, len, flags, NULL, NULL));
 }
 
 EXPORT ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
-	return received(fd, syscall(SYS_recvmsg, fd, msg, flags));
+	size_t len = 0;
+
+	for (size_t i = 0; i < msg->msg_iovlen; i++)
+		len += msg->msg_iov[i].iov_len;
+	return received(fd, len, syscall(SYS_recvmsg, fd, msg, flags));
 }
 
 EXPORT int epoll_wait(int fd, struct epoll_event *events, int most, int timeout)
@@ -288,6 +299,27 @@ static int cut_all(struct ft_pair *pair, int from, uint64_t *key)
 	return 0;
 }
 
+/* A connection falls silent while rank 1 sends. The lane is not used again before TCP gives that up */
+static int fall_silent(struct ft_pair *pair, uint64_t *key)
+{
+	uint8_t silent = 0;
+	double took;
+
+	if (pair->proc->rank == 0) {
+		cut.kind = CUT_AMID;
+		cut.again = 0;
+		__atomic_store_n(&cut.after, 1 + rand() % 8, __ATOMIC_RELEASE);
+	}
+	while (!silent) {
+		FT_TRY(message(pair, 1, ++*key, &took));
+		silent = __atomic_load_n(&cut.after, __ATOMIC_RELAXED) <= 0;
+		FT_TRY(told(pair, 0, &silent));
+	}
+	if (pair->proc->rank == 0 && !pair->proc->opts.quick)
+		printf("silent: %.1f ms\n", took);
+	return 0;
+}
+
 static int run(struct ft_proc *proc)
 {
 	struct ft_pair pair;
@@ -301,6 +333,8 @@ static int run(struct ft_proc *proc)
 	FT_TRY(ft_pair_open(&pair, LEN + FT_ROOM));
 	for (int from = 0; from < 2; from++)
 		FT_TRY(cut_all(&pair, from, &key));
+	if (ft_link_there())
+		FT_TRY(fall_silent(&pair, &key));
 	FT_TRY(ft_barrier(proc, &pair.ctx));
 	return ft_pair_close(&pair, NULL, 0);
 }

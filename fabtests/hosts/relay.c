@@ -153,14 +153,15 @@ static void reset(struct relay *relay, const struct relay_flow *flow, uint32_t p
 	pass(relay, flow->from, flow->to, &segment, sizeof(segment));
 }
 
-/* From now on nothing passes between the two ports */
-static void cut_off(struct relay *relay, unsigned int one, unsigned int other)
+/* From now on nothing passes between the two ports. @silent: as a firewall drops it, so neither end hears of that */
+static void cut_off(struct relay *relay, unsigned int one, unsigned int other, bool silent)
 {
 	struct relay_flow *flows[] = {flow_get(relay, one, other), flow_get(relay, other, one)};
 
 	for (size_t i = 0; i < FT_COUNT(flows); i++) {
 		flows[i]->cut = true;
 		flows[i]->told = false;
+		flows[i]->silent = silent;
 	}
 }
 
@@ -199,7 +200,8 @@ static bool refuse(struct relay *relay, int from, int to, const unsigned char *b
 	if (seen.tcp.syn && !seen.tcp.ack)
 		flow->cut = back->cut = false;
 	if (flow->cut) {
-		refused(relay, flow, back, &seen.tcp);
+		if (!flow->silent)
+			refused(relay, flow, back, &seen.tcp);
 		relay->lost++;
 		return true;
 	}
@@ -242,8 +244,10 @@ static void obey(struct relay *relay, int control)
 	     sscanf(text, "mend %d%n", &host, &end) == 1) &&
 	    host >= 0 && host < relay->hosts && !text[end])
 		relay->cut[host] = *text == 'c';
-	else if (sscanf(text, "reset %u %u%n", &ports[0], &ports[1], &end) == 2 && !text[end])
-		cut_off(relay, ports[0], ports[1]);
+	else if ((sscanf(text, "reset %u %u%n", &ports[0], &ports[1], &end) == 2 ||
+		  sscanf(text, "silence %u %u%n", &ports[0], &ports[1], &end) == 2) &&
+		 !text[end])
+		cut_off(relay, ports[0], ports[1], *text == 's');
 	else if (strcmp(text, "count")) {
 		send(control, "unknown", 7, MSG_NOSIGNAL);
 		return;

@@ -19,13 +19,13 @@
 /**
  * struct relay_flow - one way of a connection of TCP's, by its ports
  * @place:	how far in its stream what has passed has got
- * @cut:	nothing passes any more; @told: both ends have heard that, as something has got lost
+ * @cut:	nothing passes any more; @told: both ends have heard that, as something has got lost, or are not to hear it
  */
 struct relay_flow {
 	unsigned int source, dest;
 	int from, to;
 	uint32_t place;
-	bool cut, told;
+	bool cut, told, silent;
 };
 
 /**
@@ -56,7 +56,7 @@ struct relay {
  * relay_run() - carry packets until the process @until has ended (a pidfd)
  *
  * What comes by the socket @control is obeyed meanwhile: "cut HOST", "mend HOST", "reset
- * PORT PORT", "count". The answer is the number of packets that got lost so far; it comes once the command holds.
+ * PORT PORT", "silence PORT PORT", "count". The answer is the number of packets that got lost so far; it comes once the command holds.
  */
 int relay_run(struct relay *relay, int control, int until);
 

@@ -14,6 +14,7 @@
  * @iov, @count, @len: its place in the user's buffer
  * @slot, @reserve: staging memory that it holds, one or none; none: it travels from or to its place
  * @ahead:	receiving: what counts its receive (struct xfer_peer.ahead), or NULL
+ * @stray:	whose it is if its message has gone on without it, and has forgotten it
  */
 struct rndv_piece {
 	struct xfer_out out;
@@ -22,6 +23,7 @@ struct rndv_piece {
 	struct stage_slot *slot;
 	struct stage_reserve *reserve;
 	unsigned int *ahead;
+	struct xfer_peer *stray;
 	struct copy copy;
 	size_t len;
 	size_t count;

@@ -202,15 +202,64 @@ static void rndv_recv_cancel(struct xfer_req *req, uint64_t from)
 	}
 }
 
+static void rndv_stray_drop(struct xfer_ctx *ctx)
+{
+	struct xfer_peer *peer = ((struct rndv_piece *) ctx)->stray;
+
+	rndv_piece_drop(ctx);
+	xfer_peer_put(peer);
+}
+
+/* A stray piece has come, or does not. What was taken back may come all the same */
+static void rndv_stray_ended(struct xfer_ctx *ctx, const struct core_comp *comp)
+{
+	struct xfer_channel *via = ((struct rndv_piece *) ctx)->out.via;
+	const uint64_t tag = ((struct rndv_piece *) ctx)->out.tag;
+
+	rndv_stray_drop(ctx);
+	if (comp->err == FI_ECANCELED)
+		rndv_stale_expect(via, tag);
+	else
+		lanes_leave(via->ep, NULL, 1);
+}
+
+/*
+ * Its message goes on without it. The core may have begun to fill the slot, which it keeps for as long then as TCP takes to
+ * find that nothing more comes. The slot is the peer's, and the receive one of those that were kept for the message
+ */
+static void rndv_piece_stray(struct rndv_piece *piece)
+{
+	struct xfer_req *req = piece->req;
+
+	piece->stray = req->peer;
+	xfer_peer_hold(piece->stray);
+	req->lane_room--;
+	req->peer->lanes->held--;
+	req->transfer.in_flight--;
+	piece->out.ctx.done = rndv_stray_ended;
+	piece->out.ctx.drop = rndv_stray_drop;
+	lanes_forget(&piece->out);
+}
+
 /* A piece was to come by a lane, and does not: nothing more is asked for by lanes, and what was asked for is taken back */
 static void rndv_recv_lose(struct xfer_req *req, uint64_t index)
 {
-	const uint32_t lost = req->transfer.recv.lost;
+	struct rndv_piece *piece;
+	struct xfer_ctx *ctx;
 
-	req->transfer.recv.lost =
-		1 + (uint32_t) P2P_MIN(lost ? lost - 1 : req->transfer.next, index);
-	if (!lost)
-		rndv_recv_cancel(req, 0);
+	index = P2P_MIN(index, req->transfer.recv.lost ? req->transfer.recv.lost - 1
+						       : req->transfer.next);
+	LIST_FOREACH(ctx, &req->transfer.via->ep->live, live) {
+		piece = (struct rndv_piece *) ctx;
+		if (ctx->done != rndv_piece_received || piece->req != req || piece->copy.done)
+			continue;
+		index = P2P_MIN(index, piece->index);
+		if (rndv_piece_host(piece) && req->lane_room)
+			rndv_piece_stray(piece);
+		else if (!req->transfer.recv.lost)
+			xfer_out_cancel(&piece->out);
+	}
+	req->transfer.recv.lost = 1 + (uint32_t) index;
 	rndv_recv_check(req);
 }
 

@@ -580,6 +580,15 @@ void lanes_cancel(struct xfer_out *out)
 	eventfd_write(lane->event, 1);
 }
 
+void lanes_forget(struct xfer_out *out)
+{
+	xfer_assert_locked(out->ctx.ep->xfer);
+	if (!out->aside)
+		lanes_look(out->ctx.ep, -1);
+	out->aside = true;
+	lanes_cancel(out);
+}
+
 void lanes_progress(struct xfer_ep *ep)
 {
 	struct xfer_outs done = TAILQ_HEAD_INITIALIZER(done);

@@ -71,6 +71,9 @@ void lanes_post(struct xfer_out *out);
 /* Takes it back, if it has not ended: it ends with FI_ECANCELED, unless the core sends it already */
 void lanes_cancel(struct xfer_out *out);
 
+/* The same of a receive, and nobody waits for its end any more */
+void lanes_forget(struct xfer_out *out);
+
 /* Ends what lanes have done (wait_ended_take()) */
 void lanes_progress(struct xfer_ep *ep);
 
