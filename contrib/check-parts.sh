@@ -317,10 +317,12 @@ installed_files='
 	include/rdma/fi_p2p_buffer.h
 	include/rdma/fi_p2p_xpu.h
 	include/rdma/fi_p2p_xpu_abi.h
+	include/rdma/fi_p2p_xpu_amo.h
 	include/rdma/fi_p2p_xpu_device.h
 	include/rdma/fi_p2p_xpu_mapped.h
 	include/rdma/fi_p2p_xpu_port.h
 	include/rdma/fi_p2p_xpu_ring.h
+	include/rdma/fi_p2p_xpu_rma.h
 	lib/libnccl-gin-p2p.so
 	share/man/man3/fi_p2p_buffer.3
 	share/man/man3/fi_p2p_stream.3

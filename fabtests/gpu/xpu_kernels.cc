@@ -584,6 +584,9 @@ __global__ static void __launch_bounds__(XPU_THREADS_MAX) xpu_run(struct xpu_arg
 	case XPU_TICKET:
 		xpu_ticket(args);
 		break;
+	case XPU_ELSEWHERE:
+		xpu_elsewhere(args);
+		break;
 	case XPU_SWAP:
 		xpu_swap(args);
 		break;

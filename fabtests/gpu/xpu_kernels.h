@@ -30,6 +30,7 @@ enum xpu_kernel {
 	XPU_READ,  /* @count reads a block of the peer's parts; the first block waits for all */
 	XPU_PARTS, /* each part by two writes, a short and a long one; the result is the sum of the contexts of all entries */
 	XPU_TICKET, /* draws @count tickets from a word of the peer's, or its own; the result is their sum */
+	XPU_ELSEWHERE, /* fetches into another allocation than the one of its buffer */
 	XPU_SWAP,   /* compares and exchanges, until it has added 1 to that word @count times */
 	XPU_WRONG,  /* a write that is refused: what fails is told */
 	XPU_NOBODY, /* a put to a target that there is not */

@@ -80,6 +80,17 @@ __device__ static void xpu_ticket(struct xpu_args &args)
 	args.result[0] = ret ? 0 : sum;
 }
 
+/* Its result is the error that it gets at once */
+__device__ static void xpu_elsewhere(struct xpu_args &args)
+{
+	int ret;
+
+	XPU_RETRY(ret, fi_p2p_xpu_fetch_atomic(&args.ep, args.buf, 1, &args.desc, args.in,
+					       &args.desc, &args.peer, args.there, args.key,
+					       FI_UINT64, FI_SUM, nullptr, 0, args.scope));
+	args.result[xpu_block()] = (uint64_t) -ret;
+}
+
 __device__ static void xpu_swap(struct xpu_args &args)
 {
 	volatile uint32_t *words = (volatile uint32_t *) args.buf;

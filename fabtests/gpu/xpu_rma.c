@@ -159,6 +159,19 @@ static int scene_contended(struct xpu_side *side)
 	return check_word(side);
 }
 
+/* A word that kernels change is not the proxy's to change, which the memory here would want */
+static int scene_elsewhere(struct xpu_side *side)
+{
+	uint64_t error = 0;
+
+	FT_TRY(scene_begin(side, 1, 1, 8, FI_XPU_WORK_ITEM));
+	FT_TRY(xpu_side_run(side, XPU_ELSEWHERE, 1, &error));
+	FT_CHECK(error == FI_EOPNOTSUPP,
+		 "a result in another allocation: error %" PRIu64 ", not %d", error,
+		 FI_EOPNOTSUPP);
+	return ft_meet_all(side->proc);
+}
+
 /* The proxy is refused what suits no memory of the peer's, whatever is mapped */
 static int refuse(struct xpu_side *side, size_t len, uint64_t at, uint64_t key)
 {
@@ -227,6 +240,7 @@ static int scenes(struct ft_proc *proc, uint64_t flags)
 	if (can) {
 		FT_TRY(scene_all(&side, threads));
 		FT_TRY(scene_contended(&side));
+		FT_TRY(scene_elsewhere(&side));
 		FT_TRY(scene_closed(&side, threads));
 	}
 	return xpu_side_close(&side);

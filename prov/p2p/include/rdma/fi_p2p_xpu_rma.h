@@ -61,18 +61,6 @@ FI_P2P_XPU_FUNC struct fi_p2p_xpu_rma fi_p2p_xpu_rma_of(const uint64_t *words, u
 	return rma;
 }
 
-/* Is it short enough for so many threads, and are its words aligned? */
-FI_P2P_XPU_FUNC int fi_p2p_xpu_rma_suits(const struct fi_p2p_xpu_rma *rma, uint32_t threads)
-{
-	const uint64_t apart = (rma->addr ^ rma->local) | 16;
-
-	if (rma->op >= FI_P2P_XPU_OP_ATOMIC)
-		return rma->size && rma->len <= FI_P2P_XPU_ATOMIC_MAX &&
-		       !((rma->addr | rma->local | rma->result | rma->compare) &
-			 (rma->size - 1));
-	return rma->len <= FI_P2P_XPU_WORDS_MAX * threads * (apart & -apart);
-}
-
 /* Are so many bytes from @at on within those from @begin on? */
 FI_P2P_XPU_FUNC int fi_p2p_xpu_rma_within(uint64_t at, uint64_t bytes, uint64_t begin,
 					  uint64_t len)
@@ -80,10 +68,13 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_rma_within(uint64_t at, uint64_t bytes, uint64_t 
 	return at - begin <= len && bytes <= len - (at - begin);
 }
 
-/* Finds the range that has all of it, and sets where kernels find the peer's memory. 0: there is none; else the range's @what */
+/*
+ * Finds the range that has all of it, and sets where kernels find the peer's memory. 0: there is none; else the range's @what.
+ * *@mapped_there: the peer's memory is mapped, if not that here
+ */
 FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_rma_find(const struct fi_p2p_xpu_mapped *mapped,
 					     const struct fi_p2p_xpu_rma *rma, uint64_t peer,
-					     uint64_t key, uint64_t *to)
+					     uint64_t key, uint64_t *to, int *mapped_there)
 {
 	const struct fi_p2p_xpu_table *table = (const struct fi_p2p_xpu_table *) mapped;
 	const struct fi_p2p_xpu_range *range = &table->range[FI_P2P_XPU_RANGE_AT(peer, key)];
@@ -101,8 +92,10 @@ FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_rma_find(const struct fi_p2p_xpu_mapped *map
 		if (!rest.hi)
 			break;
 		if (name.lo != peer || name.hi != key || wanted & ~rest.hi ||
-		    !fi_p2p_xpu_rma_within(rma->addr, rma->len, place.lo, both.lo) ||
-		    !fi_p2p_xpu_rma_within(rma->local, rma->len, both.hi, rest.lo) ||
+		    !fi_p2p_xpu_rma_within(rma->addr, rma->len, place.lo, both.lo))
+			continue;
+		*mapped_there = 1;
+		if (!fi_p2p_xpu_rma_within(rma->local, rma->len, both.hi, rest.lo) ||
 		    !fi_p2p_xpu_rma_within(rma->result, rma->len, both.hi, rest.lo) ||
 		    !fi_p2p_xpu_rma_within(rma->compare, rma->len, both.hi, rest.lo))
 			continue;
@@ -110,6 +103,17 @@ FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_rma_find(const struct fi_p2p_xpu_mapped *map
 		return rest.hi;
 	}
 	return 0;
+}
+
+/* Is it short enough for so many threads, and are its words aligned, where they are? */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_rma_suits(const struct fi_p2p_xpu_rma *rma, uint64_t to,
+					 uint32_t threads)
+{
+	const uint64_t apart = (to ^ rma->local) | 16;
+
+	if (rma->op >= FI_P2P_XPU_OP_ATOMIC)
+		return !((to | rma->local | rma->result | rma->compare) & (rma->size - 1));
+	return rma->len <= FI_P2P_XPU_WORDS_MAX * threads * (apart & -apart);
 }
 
 /* One of a type of 4 or 8 bytes */
@@ -171,10 +175,17 @@ FI_P2P_XPU_FUNC int fi_p2p_xpu_rma_may(uint64_t what)
 	       !(what & FI_P2P_XPU_RMA_NOT);
 }
 
+/* Or is it one that the proxy does, or refuses, wherever its memory is? */
+FI_P2P_XPU_FUNC int fi_p2p_xpu_rma_known(const struct fi_p2p_xpu_rma *rma)
+{
+	return rma->op < FI_P2P_XPU_OP_ATOMIC ||
+	       (rma->size && rma->len && rma->len <= FI_P2P_XPU_ATOMIC_MAX);
+}
+
 /*
  * An operation of FI_P2P_XPU_WORDS, for which fi_p2p_xpu_rma_may() has been asked. It has ended when its place in the ring says
- * so: behind a fence, as the owner and the host may look then. What is read is not what a cache had. 0, -FI_EAGAIN or
- * FI_P2P_XPU_NOT_MAPPED
+ * so: behind a fence, as the owner and the host may look then. What is read is not what a cache had. 0, -FI_EAGAIN,
+ * -FI_EOPNOTSUPP or FI_P2P_XPU_NOT_MAPPED
  */
 FI_P2P_XPU_FUNC_APART int fi_p2p_xpu_rma_post(struct fi_p2p_xpu_way way, const uint64_t *words,
 					      uint64_t what, uint64_t flags, int scope)
@@ -182,22 +193,27 @@ FI_P2P_XPU_FUNC_APART int fi_p2p_xpu_rma_post(struct fi_p2p_xpu_way way, const u
 	const struct fi_p2p_xpu_part part = fi_p2p_xpu_part_of(scope);
 	const struct fi_p2p_xpu_rma rma = fi_p2p_xpu_rma_of(words, what);
 	const int tell = !!(way.tell & FI_P2P_XPU_TELL_OPS);
-	struct fi_p2p_xpu_open open = fi_p2p_xpu_way_open(way);
+	struct fi_p2p_xpu_open open = {};
 	struct fi_p2p_xpu_word2 ended;
 	uint64_t range, to = 0, position = 0;
-	int first, ret = 0;
+	int first, mapped = 0, ret = 0;
 
-	if (!fi_p2p_xpu_rma_suits(&rma, part.count))
+	if (!fi_p2p_xpu_rma_known(&rma))
 		return FI_P2P_XPU_NOT_MAPPED;
 	range = fi_p2p_xpu_rma_find(way.mapped, &rma, words[FI_P2P_XPU_W_PEER],
-				    words[FI_P2P_XPU_W_KEY], &to);
-	if (!range)
-		return FI_P2P_XPU_NOT_MAPPED;
+				    words[FI_P2P_XPU_W_KEY], &to, &mapped);
+	/* a word that the proxy changed, too, would lose what other kernels add meanwhile */
+	if (!range || !fi_p2p_xpu_rma_suits(&rma, to, part.count))
+		return mapped && rma.op >= FI_P2P_XPU_OP_ATOMIC ? -FI_EOPNOTSUPP
+								: FI_P2P_XPU_NOT_MAPPED;
 	first = fi_p2p_xpu_enter(scope);
 	if (first && (rma.reads || !(flags & FI_P2P_XPU_NO_FENCE)))
 		fi_p2p_xpu_fence();
-	if (first && tell)
+	if (first && tell) {
+		/* not before all have come here, as another thread of the scope may have used the ring */
+		open = fi_p2p_xpu_way_open(way);
 		ret = fi_p2p_xpu_way_take(way, &open, 1, &position);
+	}
 	ret = fi_p2p_xpu_leave(scope, ret);
 	if (ret)
 		return ret;

@@ -189,15 +189,15 @@ static int xpu_map(struct xpu_ctx *ctx, struct xpu_target *target,
 	target->mapped.len = share->len - offset;
 	target->range.peer = target->is.dest_addr;
 	target->range.key = target->is.key;
-	target->range.addr = target->is.addr;
-	target->range.to = target->mapped.to;
-	target->range.len = target->mapped.len;
+	target->range.addr = share->base;
+	target->range.to = (uintptr_t) addr;
+	target->range.len = share->len;
 	target->range.what = FI_P2P_XPU_RANGE_WRITE |
 			     (share->access & FI_REMOTE_READ ? FI_P2P_XPU_RANGE_READ : 0);
 	return 0;
 }
 
-/* Kernels look no further than FI_P2P_XPU_PROBES: what has no place there is the proxy's. */
+/* One for all targets of a region and an allocation here. Kernels look no further: what has no place there is the proxy's */
 static void xpu_range_list(const struct xpu_target *target, uint32_t number,
 			   struct fi_p2p_xpu_range *ranges)
 {
@@ -205,12 +205,16 @@ static void xpu_range_list(const struct xpu_target *target, uint32_t number,
 		&ranges[FI_P2P_XPU_RANGE_AT(target->range.peer, target->range.key)];
 
 	for (unsigned int i = 0; i < FI_P2P_XPU_PROBES; i++) {
+		if (!memcmp(&range[i], &target->range, offsetof(struct fi_p2p_xpu_range, what)))
+			return;
 		if (range[i].what)
 			continue;
 		range[i] = target->range;
 		range[i].what |= number;
 		return;
 	}
+	P2P_INFO("kernels find target %u by its number alone: there are too many of that key\n",
+		 number);
 }
 
 /* Fills @table, as kernels are to read it: with the targets of those peers of whom all are mapped */
@@ -222,7 +226,8 @@ static void xpu_mapped_list(struct xpu_ep *ep, struct fi_p2p_xpu_table *table)
 		if (!ep->targets[i].mapped.to)
 			ep->peers[ep->targets[i].peer].mapped = false;
 	}
-	for (uint32_t i = 0; i < ep->target_count; i++) {
+	/* the latest first: its key, or its peer, may stand for something else now */
+	for (uint32_t i = ep->target_count; i-- > 0;) {
 		if (!ep->peers[ep->targets[i].peer].mapped)
 			continue;
 		table->mapped[i] = ep->targets[i].mapped;

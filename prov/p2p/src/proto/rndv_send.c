@@ -32,8 +32,6 @@ _Static_assert(sizeof(struct rndv_piece) <= CELL_SIZE, "a piece is a cell");
 #define RNDV_QUIET ((uint64_t) 8)
 #define RNDV_STUCK ((uint64_t) 128)
 #define RNDV_QUIET_DOUBLES 10
-/* After so many of them the lanes are given up if its other messages come meanwhile: it is probed for one */
-#define RNDV_QUIET_HEARD 7
 
 _Static_assert(WIRE_PLAIN_MSG_MAX <= BOARD_TEXT_MAX, "an announcement is a note");
 
@@ -468,17 +466,11 @@ static void rndv_push_check(struct xfer_req *req)
 		return;
 	req->transfer.since = now;
 	*checks = since ? P2P_MIN(*checks + 1, RNDV_QUIET_DOUBLES) : 0;
-	if (!since)
-		return;
 	/* a connection may take all, and bring nothing */
-	if (*checks == RNDV_QUIET_DOUBLES ||
-	    (*checks >= RNDV_QUIET_HEARD && req->peer->life.quiet < now - since)) {
+	if (since && *checks == RNDV_QUIET_DOUBLES)
 		rndv_lanes_failed(req->peer);
-		return;
-	}
-	rndv_lanes_check(req);
-	if (*checks >= RNDV_QUIET_HEARD - 1)
-		ctrl_probe(req->peer, true);
+	else if (since)
+		rndv_lanes_check(req);
 }
 
 /* Begins the pieces that are asked for, and that there are slots for. */
