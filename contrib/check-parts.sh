@@ -125,7 +125,7 @@ simulated='^(sendrecv|inflight|middling|buffer|load|pingpong-(all|delivery)|mult
 simulated+='|threads|closing|farewell|autoprogress|descriptors|gpufails)(-busy|-shuffled|-lanes)+$'
 
 # What takes long, and has the same in another setting that runs, or in the simulated worlds
-lengthy='^(foreign|xpu|farewell|hostile|fork|kill-late|gpufails|descriptors|rma|comd|alltoall|jacobi)-staged$'
+lengthy='^(foreign|xpu|xpu-rma|farewell|hostile|fork|kill-late|gpufails|descriptors|rma|comd|alltoall|jacobi)-staged$'
 lengthy+='|^(xpu-gdr|unpinned-rma|rma-auto-staged|pingpong-all-busy-staged|fork-auto|lanes-auto|alltoall-slow)$'
 # The same of those that run alone; and programs that contrib/bench runs
 lengthy+='|^(xpu-death-staged|xpu-survivors-staged|peerdeath-(auto|staged)|autoprogress-shuffled|bench|bench-remote|overhead)$'
