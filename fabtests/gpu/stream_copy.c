@@ -41,6 +41,7 @@ enum way { PROXY, COPY, RAW, WAYS };
  */
 struct side {
 	struct ft_proc *proc;
+	uint64_t caps;
 	struct ft_ctx ctx;
 	struct fid_cntr *tx, *rx;
 	struct ft_buf out, in;
@@ -106,7 +107,7 @@ static int side_open(struct side *side, struct ft_proc *proc)
 	FT_TRY(ft_test_own_device(proc));
 	FT_TRY(load());
 	FT_TRY(ft_test_hints(proc, &side->ctx));
-	side->ctx.hints->caps |= FI_RMA;
+	side->ctx.hints->caps |= FI_RMA | side->caps;
 	side->ctx.hints->domain_attr->threading = FI_THREAD_SAFE;
 	side->ctx.cq_flags = FI_SELECTIVE_COMPLETION;
 	side->ctx.mr_access = FI_READ | FI_WRITE;
@@ -499,6 +500,18 @@ static int measure_ways(struct side *side, enum way first, enum way last)
 
 /* ---- all of it ---- */
 
+/* What follows an operation with FI_FENCE waits for it, which a copy would not */
+static int fenced(struct ft_proc *proc)
+{
+	struct side side = {.caps = FI_FENCE};
+	bool can;
+
+	FT_TRY(side_open(&side, proc));
+	FT_TRY(map(&side, &can));
+	FT_CHECK(!can, "a stream copies, in front of fences");
+	return side_close(&side);
+}
+
 static int run(struct ft_proc *proc)
 {
 	static const size_t lens[] = {1, 4096, 300001};
@@ -508,6 +521,7 @@ static int run(struct ft_proc *proc)
 
 	if (proc->opts.iface != FI_HMEM_CUDA)
 		return ft_skip("for CUDA memory (-D cuda)");
+	FT_TRY(fenced(proc));
 	FT_TRY(side_open(&side, proc));
 	FT_TRY(words(&side));
 	if (!proc->opts.quick) {

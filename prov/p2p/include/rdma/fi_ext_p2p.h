@@ -241,13 +241,14 @@ struct fi_p2p_stream_op {
  * Opens device memory of a peer on this host, of which its owner has filled @share: fi_p2p_xpu_ops.mr_share(). From then on
  * a write or a read of that peer and key becomes a copy of the stream's own, if the buffer is memory of the stream's device.
  * No thread posts it, and all that comes later in the stream comes after it. The proxy only counts and reports it. Operations
- * with FI_INJECT, FI_FENCE, FI_REMOTE_CQ_DATA or FI_COMMIT_COMPLETE, and those beyond the region, stay the proxy's.
+ * with FI_INJECT, FI_REMOTE_CQ_DATA or FI_COMMIT_COMPLETE, those beyond the region, and those whose buffer lies in more than one
+ * allocation, stay the proxy's. Wait for all of them alike.
  * The memory stays open until the domain is closed, also after the peer has closed the region or has ended: copies then
  * reach nobody, and no error tells. The peer counts and reports nothing of them. Close the domain when no stream and no
  * graph has such a copy any more. If @peer becomes another peer's address, map that one's memory before you post.
  * -FI_EINVAL	@share is none
- * -FI_EOPNOTSUPP the peer is not on this host, is another user's, or is this process; or FI_P2P_PATH=stage. The log says
- *		which. The proxy goes on
+ * -FI_EOPNOTSUPP the peer is not on this host, is another user's, or is this process; the endpoint was opened with FI_FENCE; or
+ *		FI_P2P_PATH=stage. The log says which. The proxy goes on
  * -FI_EAGAIN	other memory of that process is open there, or too much (FI_P2P_MAP_SIZE, FI_P2P_MAP_COUNT)
  *
  * All return 0 or a negative error:

@@ -387,6 +387,7 @@ static int stream_map(struct fid_ep *fid, fi_addr_t peer, const void *share, siz
 {
 	struct stream_dev *dev;
 	struct stream_map *map;
+	struct xpu_share read;
 	struct p2p_ep *ep;
 	int ret;
 
@@ -395,8 +396,14 @@ static int stream_map(struct fid_ep *fid, fi_addr_t peer, const void *share, siz
 	ep = ep_itself(&fid->fid);
 	ret = stream_dev_get(ep->domain, &dev);
 	if (!ret)
-		ret = stream_map_open(ep, peer, share, len, &dev->gpu.mem,
-				      (uintptr_t) dev->words.host + peer, &map);
+		ret = xpu_share_read(share, len, &read);
+	if (ret)
+		return ret;
+	proxy_hold(dev->proxy);
+	stream_maps_forget_others(&dev->maps, ep, peer, read.offer.process);
+	proxy_release(dev->proxy);
+	ret = stream_map_open(ep, peer, &read, &dev->gpu.mem,
+			      (uintptr_t) dev->words.host + peer, &map);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&dev->put);

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "fid/flags.h"
 
-int stream_map_open(const struct p2p_ep *ep, fi_addr_t peer, const void *share, size_t len,
+int stream_map_open(const struct p2p_ep *ep, fi_addr_t peer, const struct xpu_share *share,
 		    const struct dev_mem *local, uint64_t number, struct stream_map **opened)
 {
 	struct stream_map *map = calloc(1, sizeof *map);
@@ -19,17 +19,17 @@ int stream_map_open(const struct p2p_ep *ep, fi_addr_t peer, const void *share, 
 		return -FI_ENOMEM;
 	map->ep = ep;
 	map->peer = peer;
-	ret = xpu_share_read(share, len, &map->share);
-	if (!ret) {
-		ret = xpu_share_open(ep->domain, local, number, &map->share, &map->import,
-				     &map->addr, &why);
-		if (ret)
-			P2P_INFO("streams do not copy a peer's memory themselves: %s\n", why);
-	}
-	if (ret)
+	map->share = *share;
+	why = "what follows an operation with FI_FENCE waits for it";
+	ret = ep->caps & FI_FENCE ? -FI_EOPNOTSUPP
+				  : xpu_share_open(ep->domain, local, number, &map->share,
+						   &map->import, &map->addr, &why);
+	if (ret) {
+		P2P_INFO("streams do not copy a peer's memory themselves: %s\n", why);
 		free(map);
-	else
+	} else {
 		*opened = map;
+	}
 	return ret;
 }
 
@@ -81,6 +81,18 @@ void stream_maps_forget(struct stream_maps *maps, const struct fid *ep)
 	SLIST_FOREACH(map, maps, entry)
 	{
 		if (map->ep && &map->ep->fid.fid == ep)
+			map->ep = NULL;
+	}
+}
+
+void stream_maps_forget_others(struct stream_maps *maps, const struct p2p_ep *ep,
+			       fi_addr_t peer, uint64_t process)
+{
+	struct stream_map *map;
+
+	SLIST_FOREACH(map, maps, entry)
+	{
+		if (map->ep == ep && map->peer == peer && map->share.offer.process != process)
 			map->ep = NULL;
 	}
 }

@@ -37,7 +37,7 @@ SLIST_HEAD(stream_maps, stream_map);
  * Opens what the peer shares, in the context of @local. @number: as for xpu_share_open(). Not for use under the proxy's lock. 0, or
  * an error, which is logged
  */
-int stream_map_open(const struct p2p_ep *ep, fi_addr_t peer, const void *share, size_t len,
+int stream_map_open(const struct p2p_ep *ep, fi_addr_t peer, const struct xpu_share *share,
 		    const struct dev_mem *local, uint64_t number, struct stream_map **map);
 
 /* May it be a copy, for what is asked for and the memory at this end? Not for use under the proxy's lock */
@@ -49,6 +49,10 @@ bool stream_maps_find(const struct stream_maps *maps, const struct p2p_ep *ep,
 
 /* The endpoint is closed. */
 void stream_maps_forget(struct stream_maps *maps, const struct fid *ep);
+
+/* The address stands for @process now, and for no other one. */
+void stream_maps_forget_others(struct stream_maps *maps, const struct p2p_ep *ep,
+			       fi_addr_t peer, uint64_t process);
 
 /* No stream copies any more. */
 void stream_maps_close(struct stream_maps *maps, struct p2p_domain *domain);

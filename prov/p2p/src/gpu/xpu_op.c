@@ -474,7 +474,7 @@ int xpu_op_done(struct p2p_ep *ep, const struct ring_op *op)
 				       .flags = op_done_flags(xpu_types[op->op]),
 				       .src = FI_ADDR_NOTAVAIL};
 	struct xfer_ep *xfer_ep = &ep->xfer;
-	const bool report = xfer_ep->txcq && op->flags & FI_COMPLETION;
+	const bool report = xfer_ep->txcq && (ep->tx_all || op->flags & FI_COMPLETION);
 	int ret = 0;
 
 	p2p_lock_take(&xfer_ep->xfer->lock);
