@@ -193,7 +193,7 @@ FI_P2P_XPU_FUNC_APART int fi_p2p_xpu_rma_post(struct fi_p2p_xpu_way way, const u
 	const struct fi_p2p_xpu_part part = fi_p2p_xpu_part_of(scope);
 	const struct fi_p2p_xpu_rma rma = fi_p2p_xpu_rma_of(words, what);
 	const int tell = !!(way.tell & FI_P2P_XPU_TELL_OPS);
-	struct fi_p2p_xpu_open open = {};
+	struct fi_p2p_xpu_open open;
 	struct fi_p2p_xpu_word2 ended;
 	uint64_t range, to = 0, position = 0;
 	int first, mapped = 0, ret = 0;
@@ -207,13 +207,12 @@ FI_P2P_XPU_FUNC_APART int fi_p2p_xpu_rma_post(struct fi_p2p_xpu_way way, const u
 		return mapped && rma.op >= FI_P2P_XPU_OP_ATOMIC ? -FI_EOPNOTSUPP
 								: FI_P2P_XPU_NOT_MAPPED;
 	first = fi_p2p_xpu_enter(scope);
+	/* not before all have come here, as another thread of the scope may have used the ring */
+	open = fi_p2p_xpu_way_open(way);
 	if (first && (rma.reads || !(flags & FI_P2P_XPU_NO_FENCE)))
 		fi_p2p_xpu_fence();
-	if (first && tell) {
-		/* not before all have come here, as another thread of the scope may have used the ring */
-		open = fi_p2p_xpu_way_open(way);
+	if (first && tell)
 		ret = fi_p2p_xpu_way_take(way, &open, 1, &position);
-	}
 	ret = fi_p2p_xpu_leave(scope, ret);
 	if (ret)
 		return ret;
