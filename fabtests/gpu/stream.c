@@ -11,8 +11,7 @@
 
 #include <rdma/fi_ext_p2p.h>
 
-#include "cu.h"
-#include "ft_test.h"
+#include "stream_side.h"
 
 #define ROUNDS 40
 #define LARGEST ((size_t) 300001)
@@ -20,87 +19,23 @@
 #define TAG 77
 #define LOOKS 3
 
-/**
- * struct side - one of the ranks.
- * @out, @in:	what is sent, and received
- * @log:	a copy of what each round has received
- * @caps:	asked for besides
- */
-struct side {
-	struct ft_proc *proc;
-	struct ft_ctx ctx;
-	struct fid_cntr *tx, *rx;
-	struct ft_buf out, in, log;
-	fi_addr_t peer;
-	void *stream;
-	uint64_t there, key, caps;
-};
-
-static uintptr_t at(const struct ft_buf *buf, size_t offset)
-{
-	return (uintptr_t) buf->addr + offset;
-}
+static struct ft_buf arrivals; /* a copy of what each round has received */
 
 /* ---- opening ---- */
 
-static int open_cntrs(struct ft_ctx *ctx)
+static int side_open(struct stream_side *side, struct ft_proc *proc)
 {
-	struct side *side = ctx->test;
-
-	FT_TRY(ft_cntr_open(ctx, FI_WAIT_NONE, FI_SEND | FI_WRITE, &side->tx));
-	return ft_cntr_open(ctx, FI_WAIT_NONE, FI_RECV | FI_READ, &side->rx);
-}
-
-static int share(struct side *side)
-{
-	const int fd = side->proc->fd[!side->proc->rank];
-	uint64_t mine[2], theirs[2];
-
-	FT_TRY(ft_buf_share(&side->ctx, &side->in, FI_REMOTE_READ | FI_REMOTE_WRITE));
-	mine[0] = side->in.base;
-	mine[1] = side->in.key;
-	FT_TRY(ft_oob_send(fd, mine, sizeof(mine)));
-	FT_TRY(ft_oob_recv(fd, theirs, sizeof(theirs), side->proc->opts.timeout));
-	side->there = theirs[0];
-	side->key = theirs[1];
-	return 0;
-}
-
-static int side_open(struct side *side, struct ft_proc *proc)
-{
-	side->proc = proc;
-	FT_TRY(ft_test_own_device(proc));
-	FT_TRY(cu_load());
-	FT_TRY(ft_test_hints(proc, &side->ctx));
-	side->ctx.hints->caps |= FI_RMA | side->caps;
-	side->ctx.hints->domain_attr->threading = FI_THREAD_SAFE;
-	side->ctx.cq_flags = FI_SELECTIVE_COMPLETION;
-	side->ctx.mr_access = FI_READ | FI_WRITE;
-	side->ctx.prepare = open_cntrs;
-	side->ctx.test = side;
-	FT_TRY(ft_test_open(proc, &side->ctx));
-	FT_TRY(ft_test_connect(proc, &side->ctx));
-	side->peer = side->ctx.peer[!proc->rank];
-	FT_TRY(ft_buf_alloc(&side->ctx, &side->out, FI_HMEM_CUDA, LARGEST));
-	FT_TRY(ft_buf_alloc(&side->ctx, &side->in, FI_HMEM_CUDA, LARGEST));
-	FT_TRY(ft_buf_alloc(&side->ctx, &side->log, FI_HMEM_CUDA, ROUNDS * LARGEST));
-	CU(stream_create(&side->stream, CU_NON_BLOCKING));
-	return share(side);
+	FT_TRY(stream_side_open(side, proc, LARGEST));
+	return ft_buf_alloc(&side->ctx, &arrivals, FI_HMEM_CUDA, ROUNDS * LARGEST);
 }
 
 /* The last thing that the stream waits for is closed, and then the domain. */
-static int side_close(struct side *side)
+static int side_close(struct stream_side *side)
 {
 	struct fid_cntr *last;
 
-	CU(synchronize(side->stream));
-	FT_TRY(fi_close(&side->ctx.ep->fid));
-	side->ctx.ep = NULL;
-	FT_TRY(fi_close(&side->tx->fid));
-	FT_TRY(fi_close(&side->rx->fid));
-	ft_buf_free(&side->out);
-	ft_buf_free(&side->in);
-	ft_buf_free(&side->log);
+	FT_TRY(stream_side_end(side));
+	ft_buf_free(&arrivals);
 	FT_TRY(ft_cntr_open(&side->ctx, FI_WAIT_NONE, 0, &last));
 	FT_TRY(fi_p2p_stream_wait(&last->fid, 1, side->stream));
 	FT_TRY(fi_close(&last->fid));
@@ -125,7 +60,7 @@ static unsigned char content(int rank, size_t round)
 	return (unsigned char) (1 + round + 100 * (size_t) rank);
 }
 
-static int put_send(struct side *side, size_t len)
+static int put_send(struct stream_side *side, size_t len)
 {
 	int ret = fi_p2p_stream_tsend(side->ctx.ep, side->out.addr, len, side->out.desc,
 				      side->peer, TAG, NULL, side->stream);
@@ -133,7 +68,7 @@ static int put_send(struct side *side, size_t len)
 	return ret ? ft_fail(ret, "fi_p2p_stream_tsend", "%zu bytes", len) : 0;
 }
 
-static int put_recv(struct side *side, size_t len)
+static int put_recv(struct stream_side *side, size_t len)
 {
 	int ret = fi_p2p_stream_trecv(side->ctx.ep, side->in.addr, len, side->in.desc,
 				      side->peer, TAG, 0, NULL, side->stream);
@@ -141,20 +76,21 @@ static int put_recv(struct side *side, size_t len)
 	return ret ? ft_fail(ret, "fi_p2p_stream_trecv", "%zu bytes", len) : 0;
 }
 
-static int put_wait(struct side *side, struct fid *fid, uint64_t threshold)
+static int put_wait(struct stream_side *side, struct fid *fid, uint64_t threshold)
 {
 	int ret = fi_p2p_stream_wait(fid, threshold, side->stream);
 
 	return ret ? ft_fail(ret, "fi_p2p_stream_wait", "%" PRIu64, threshold) : 0;
 }
 
-static int check_log(const struct side *side, size_t rounds, size_t len, const char *what)
+static int check_log(const struct stream_side *side, size_t rounds, size_t len,
+		     const char *what)
 {
 	unsigned char *log = malloc(rounds * len);
 	size_t wrong = 0;
 
 	FT_CHECK(log, "no memory for %zu bytes", rounds * len);
-	FT_TRY(side->log.ops->from(log, side->log.addr, rounds * len));
+	FT_TRY(arrivals.ops->from(log, arrivals.addr, rounds * len));
 	while (wrong < rounds * len && log[wrong] == content(!side->proc->rank, wrong / len))
 		wrong++;
 	if (wrong < rounds * len)
@@ -167,7 +103,7 @@ static int check_log(const struct side *side, size_t rounds, size_t len, const c
 /* ---- scenes ---- */
 
 /* Both send and receive at once. The host waits when all is in the stream. */
-static int scene_exchange(struct side *side, size_t len)
+static int scene_exchange(struct stream_side *side, size_t len)
 {
 	const uint64_t sent = fi_cntr_read(side->tx), received = fi_cntr_read(side->rx);
 
@@ -177,7 +113,7 @@ static int scene_exchange(struct side *side, size_t len)
 		FT_TRY(put_send(side, len));
 		FT_TRY(put_wait(side, &side->tx->fid, sent + i + 1));
 		FT_TRY(put_wait(side, &side->rx->fid, received + i + 1));
-		CU(copy(at(&side->log, i * len), at(&side->in, 0), len, side->stream));
+		CU(copy(at(&arrivals, i * len), at(&side->in, 0), len, side->stream));
 	}
 	CU(synchronize(side->stream));
 	FT_TRY(ft_meet_all(side->proc));
@@ -185,7 +121,7 @@ static int scene_exchange(struct side *side, size_t len)
 }
 
 /* Each writes to the other, and tells it by a message. */
-static int scene_write(struct side *side, size_t len)
+static int scene_write(struct stream_side *side, size_t len)
 {
 	struct fi_p2p_stream_op op = {
 		.kind = FI_P2P_STREAM_WRITE,
@@ -205,20 +141,20 @@ static int scene_write(struct side *side, size_t len)
 	if (ret)
 		return ft_fail(ret, "fi_p2p_stream_post", "write");
 	FT_TRY(put_wait(side, &side->tx->fid, sent + 1));
-	ret = fi_p2p_stream_trecv(side->ctx.ep, side->log.addr, 1, side->log.desc, side->peer,
+	ret = fi_p2p_stream_trecv(side->ctx.ep, arrivals.addr, 1, arrivals.desc, side->peer,
 				  TAG, 0, NULL, side->stream);
 	FT_CHECK(!ret, "fi_p2p_stream_trecv: %d", ret);
 	FT_TRY(put_send(side, 1));
 	FT_TRY(put_wait(side, &side->tx->fid, sent + 2));
 	FT_TRY(put_wait(side, &side->rx->fid, received + 1));
-	CU(copy(at(&side->log, 0), at(&side->in, 0), len, side->stream));
+	CU(copy(at(&arrivals, 0), at(&side->in, 0), len, side->stream));
 	CU(synchronize(side->stream));
 	FT_TRY(ft_meet_all(side->proc));
 	return check_log(side, 1, len, "written");
 }
 
 /* A stream waits for completions, which the host reads afterwards. */
-static int scene_queue(struct side *side)
+static int scene_queue(struct stream_side *side)
 {
 	struct fi_p2p_stream_op op = {
 		.kind = FI_P2P_STREAM_TRECV,
@@ -239,7 +175,7 @@ static int scene_queue(struct side *side)
 	FT_TRY(put_send(side, 1000));
 	FT_TRY(put_wait(side, &side->ctx.cq->fid, 1));
 	FT_TRY(refuse_close(&side->ctx.cq->fid, "a queue"));
-	CU(copy(at(&side->log, 0), at(&side->in, 0), 1000, side->stream));
+	CU(copy(at(&arrivals, 0), at(&side->in, 0), 1000, side->stream));
 	CU(synchronize(side->stream));
 	FT_CHECK(fi_cq_read(side->ctx.cq, &entry, 1) == 1, "no completion is there");
 	FT_CHECK(entry.op_context == side && entry.len == 1000 && entry.tag == TAG,
@@ -249,7 +185,7 @@ static int scene_queue(struct side *side)
 }
 
 /* A graph exchanges what lies in @out, and the host changes that between launches. */
-static int scene_graph(struct side *side, size_t len)
+static int scene_graph(struct stream_side *side, size_t len)
 {
 	const uint64_t sent = fi_cntr_read(side->tx);
 	void *graph = NULL, *exec = NULL;
@@ -261,7 +197,7 @@ static int scene_graph(struct side *side, size_t len)
 		 "a graph waits for a queue");
 	FT_TRY(put_wait(side, &side->tx->fid, 1));
 	FT_TRY(put_wait(side, &side->rx->fid, 1));
-	CU(copy(at(&side->log, 0), at(&side->in, 0), len, side->stream));
+	CU(copy(at(&arrivals, 0), at(&side->in, 0), len, side->stream));
 	CU(capture_end(side->stream, &graph));
 	CU(instantiate(&exec, graph, 0));
 	CU(graph_destroy(graph));
@@ -284,7 +220,7 @@ static int scene_graph(struct side *side, size_t len)
 }
 
 /* A graph that waits for nothing is launched faster than its messages leave: none is lost. */
-static int scene_bare(struct side *side)
+static int scene_bare(struct stream_side *side)
 {
 	const uint64_t sent = fi_cntr_read(side->tx), received = fi_cntr_read(side->rx);
 	void *graph, *exec;
@@ -313,16 +249,16 @@ struct gate {
 };
 
 /* In one stream */
-static int gate_wait(struct side *side, struct gate *gate)
+static int gate_wait(struct stream_side *side, struct gate *gate)
 {
 	CU(capture_begin(side->stream, CU_CAPTURE_GLOBAL));
 	FT_TRY(put_wait(side, &gate->cntr->fid, 2));
-	CU(copy(at(&side->log, 0), at(&side->out, 0), 1, side->stream));
+	CU(copy(at(&arrivals, 0), at(&side->out, 0), 1, side->stream));
 	return 0;
 }
 
 /* The first count in one stream, the second one in another, which comes after that */
-static int gate_wait_forked(struct side *side, struct gate *gate)
+static int gate_wait_forked(struct stream_side *side, struct gate *gate)
 {
 	int ret;
 
@@ -335,14 +271,14 @@ static int gate_wait_forked(struct side *side, struct gate *gate)
 	ret = fi_p2p_stream_wait(&gate->cntr->fid, 1, gate->fork);
 	if (ret)
 		return ft_fail(ret, "fi_p2p_stream_wait", "another stream of a graph");
-	CU(copy(at(&side->log, 0), at(&side->out, 0), 1, gate->fork));
+	CU(copy(at(&arrivals, 0), at(&side->out, 0), 1, gate->fork));
 	CU(event_record(gate->event, gate->fork));
 	CU(stream_wait_event(side->stream, gate->event, 0));
 	return 0;
 }
 
-static int gate_open(struct side *side, struct gate *gate,
-		     int (*waits)(struct side *side, struct gate *gate))
+static int gate_open(struct stream_side *side, struct gate *gate,
+		     int (*waits)(struct stream_side *side, struct gate *gate))
 {
 	void *graph;
 
@@ -379,18 +315,19 @@ static int gate_pace(struct gate *gate)
 	return 0;
 }
 
-static int gate_log(struct side *side, unsigned char want, const char *what)
+static int gate_log(struct stream_side *side, unsigned char want, const char *what)
 {
 	unsigned char seen;
 
 	CU(synchronize(side->stream));
-	FT_TRY(side->log.ops->from(&seen, side->log.addr, 1));
+	FT_TRY(arrivals.ops->from(&seen, arrivals.addr, 1));
 	FT_CHECK(seen == want, "%s: the graph has not waited for two counts: %d", what, seen);
 	return 0;
 }
 
 /* Launches the graph, which is let go by the second of two counts, or by an error. */
-static int gate_launch(struct side *side, struct gate *gate, bool error, const char *what)
+static int gate_launch(struct stream_side *side, struct gate *gate, bool error,
+		       const char *what)
 {
 	CU(set(at(&side->out, 0), 1, 1, side->stream));
 	CU(synchronize(side->stream));
@@ -404,7 +341,7 @@ static int gate_launch(struct side *side, struct gate *gate, bool error, const c
 }
 
 /* Launches the graph, which need not wait. */
-static int gate_pass(struct side *side, struct gate *gate, const char *what)
+static int gate_pass(struct stream_side *side, struct gate *gate, const char *what)
 {
 	CU(set(at(&side->out, 0), 3, 1, side->stream));
 	CU(launch(gate->exec, side->stream));
@@ -412,7 +349,7 @@ static int gate_pass(struct side *side, struct gate *gate, const char *what)
 }
 
 /* The host sets a counter that a graph waits for. */
-static int scene_set(struct side *side)
+static int scene_set(struct stream_side *side)
 {
 	struct gate gate;
 
@@ -446,7 +383,7 @@ static int scene_set(struct side *side)
 }
 
 /* Two streams of one graph wait for one counter: each for a count of its own. */
-static int scene_forked(struct side *side)
+static int scene_forked(struct stream_side *side)
 {
 	struct gate gate;
 
@@ -460,7 +397,7 @@ static int scene_forked(struct side *side)
 }
 
 /* An alias posts with its own flags, and may be closed before the stream gets there. */
-static int scene_alias(struct side *side)
+static int scene_alias(struct stream_side *side)
 {
 	const uint64_t sent = fi_cntr_read(side->tx), received = fi_cntr_read(side->rx);
 	struct fi_cq_tagged_entry entry;
@@ -478,7 +415,7 @@ static int scene_alias(struct side *side)
 	FT_TRY(put_wait(side, &side->ctx.cq->fid, 1));
 	FT_TRY(put_wait(side, &side->tx->fid, sent + 1));
 	FT_TRY(put_wait(side, &side->rx->fid, received + 1));
-	CU(copy(at(&side->log, 0), at(&side->in, 0), 1000, side->stream));
+	CU(copy(at(&arrivals, 0), at(&side->in, 0), 1000, side->stream));
 	CU(synchronize(side->stream));
 	FT_CHECK(fi_cq_read(side->ctx.cq, &entry, 1) == 1 && entry.op_context == side,
 		 "what an alias with FI_COMPLETION has sent is not reported");
@@ -487,7 +424,7 @@ static int scene_alias(struct side *side)
 }
 
 /* What fails is told, and no stream is held for ever. */
-static int scene_errors(struct side *side)
+static int scene_errors(struct stream_side *side)
 {
 	struct fi_cq_tagged_entry entry;
 	struct fi_cq_err_entry error = {0};
@@ -520,7 +457,7 @@ static int scene_errors(struct side *side)
 }
 
 /* A domain is closed too early: the stream waits on, for a counter and then for a message. */
-static int scene_early(struct side *side)
+static int scene_early(struct stream_side *side)
 {
 	const uint64_t sent = fi_cntr_read(side->tx), received = fi_cntr_read(side->rx);
 	struct fid_cntr *other;
@@ -533,7 +470,7 @@ static int scene_early(struct side *side)
 	FT_TRY(put_send(side, 8));
 	FT_TRY(put_wait(side, &side->tx->fid, sent + 1));
 	FT_TRY(put_wait(side, &side->rx->fid, received + 1));
-	CU(copy(at(&side->log, 0), at(&side->in, 0), 8, side->stream));
+	CU(copy(at(&arrivals, 0), at(&side->in, 0), 8, side->stream));
 	FT_TRY(refuse_close(&side->ctx.domain->fid, "a domain"));
 	FT_TRY(fi_cntr_add(other, 1));
 	CU(synchronize(side->stream));
@@ -543,7 +480,7 @@ static int scene_early(struct side *side)
 }
 
 /* A graph that outlives its endpoint */
-static int scene_late(struct side *side, void **exec)
+static int scene_late(struct stream_side *side, void **exec)
 {
 	void *graph;
 
@@ -560,7 +497,7 @@ static int scene_late(struct side *side, void **exec)
 static int scenes(struct ft_proc *proc)
 {
 	static const size_t lens[] = {1, 4096, LARGEST};
-	struct side side = {0};
+	struct stream_side side = {0};
 	void *exec;
 
 	FT_TRY(side_open(&side, proc));
@@ -585,7 +522,7 @@ static int scenes(struct ft_proc *proc)
 /* A domain with FI_TRIGGER, whose endpoints have aliases */
 static int aliases(struct ft_proc *proc)
 {
-	struct side side = {.caps = FI_TRIGGER};
+	struct stream_side side = {.caps = FI_TRIGGER};
 
 	FT_TRY(side_open(&side, proc));
 	FT_TRY(scene_alias(&side));

@@ -14,8 +14,7 @@
 #include <rdma/fi_ext_p2p.h>
 #include <rdma/fi_p2p_xpu.h>
 
-#include "cu.h"
-#include "ft_test.h"
+#include "stream_side.h"
 
 #define LARGEST ((size_t) 1 << 20)
 #define REPLAYS 20
@@ -32,25 +31,9 @@ enum way { PROXY, COPY, RAW, WAYS };
 #define WORDS (LARGEST + 4096)
 #define SIZE (WORDS + 8 * (2 + TURNS * PINGS * 3 * WAYS))
 
-/**
- * struct side - one of the ranks.
- * @out, @in:	what is written, and where the peer writes to
- * @there, @key: the peer's @in
- * @raw:	the same, opened without the provider
- * @flag:	the last value of a flag
- */
-struct side {
-	struct ft_proc *proc;
-	uint64_t caps;
-	struct ft_ctx ctx;
-	struct fid_cntr *tx, *rx;
-	struct ft_buf out, in;
-	fi_addr_t peer;
-	void *stream, *second;
-	uint64_t there, key;
-	uintptr_t raw;
-	uint64_t flag;
-};
+static void *second;  /* another stream */
+static uintptr_t raw; /* the peer's memory, opened without the provider */
+static uint64_t flag; /* the last value of a flag */
 
 struct handle {
 	unsigned char bytes[64];
@@ -64,28 +47,7 @@ static int (*ipc_close)(uintptr_t addr);
 
 #define DO(call) FT_TRY(ft_cuda_check(call, #call))
 
-static uintptr_t at(const struct ft_buf *buf, size_t offset)
-{
-	return (uintptr_t) buf->addr + offset;
-}
-
-static int swap(struct side *side, const void *mine, void *theirs, size_t len)
-{
-	const int fd = side->proc->fd[!side->proc->rank];
-
-	FT_TRY(ft_oob_send(fd, mine, len));
-	return ft_oob_recv(fd, theirs, len, side->proc->opts.timeout);
-}
-
 /* ---- opening ---- */
-
-static int open_cntrs(struct ft_ctx *ctx)
-{
-	struct side *side = ctx->test;
-
-	FT_TRY(ft_cntr_open(ctx, FI_WAIT_NONE, FI_SEND | FI_WRITE | FI_READ, &side->tx));
-	return ft_cntr_open(ctx, FI_WAIT_NONE, FI_RECV, &side->rx);
-}
 
 static int load(void)
 {
@@ -95,42 +57,20 @@ static int load(void)
 		{"cuIpcCloseMemHandle", &ipc_close},
 	};
 
-	FT_TRY(cu_load());
 	return ft_load("libcuda.so.1", symbols, FT_COUNT(symbols));
 }
 
-static int side_open(struct side *side, struct ft_proc *proc)
+static int side_open(struct stream_side *side, struct ft_proc *proc)
 {
-	uint64_t mine[2], theirs[2];
-
-	side->proc = proc;
-	FT_TRY(ft_test_own_device(proc));
+	side->tx_reads = true;
+	FT_TRY(stream_side_open(side, proc, SIZE));
 	FT_TRY(load());
-	FT_TRY(ft_test_hints(proc, &side->ctx));
-	side->ctx.hints->caps |= FI_RMA | side->caps;
-	side->ctx.hints->domain_attr->threading = FI_THREAD_SAFE;
-	side->ctx.cq_flags = FI_SELECTIVE_COMPLETION;
-	side->ctx.mr_access = FI_READ | FI_WRITE;
-	side->ctx.prepare = open_cntrs;
-	side->ctx.test = side;
-	FT_TRY(ft_test_open(proc, &side->ctx));
-	FT_TRY(ft_test_connect(proc, &side->ctx));
-	side->peer = side->ctx.peer[!proc->rank];
-	FT_TRY(ft_buf_alloc(&side->ctx, &side->out, FI_HMEM_CUDA, SIZE));
-	FT_TRY(ft_buf_alloc(&side->ctx, &side->in, FI_HMEM_CUDA, SIZE));
-	CU(stream_create(&side->stream, CU_NON_BLOCKING));
-	CU(stream_create(&side->second, CU_NON_BLOCKING));
-	FT_TRY(ft_buf_share(&side->ctx, &side->in, FI_REMOTE_READ | FI_REMOTE_WRITE));
-	mine[0] = side->in.base;
-	mine[1] = side->in.key;
-	FT_TRY(swap(side, mine, theirs, sizeof(mine)));
-	side->there = theirs[0];
-	side->key = theirs[1];
+	CU(stream_create(&second, CU_NON_BLOCKING));
 	return 0;
 }
 
 /* @can: the peer's memory is open */
-static int map(struct side *side, bool *can)
+static int map(struct stream_side *side, bool *can)
 {
 	struct {
 		size_t len;
@@ -142,7 +82,7 @@ static int map(struct side *side, bool *can)
 	FT_TRY(fi_open_ops(&side->ctx.domain->fid, FI_P2P_XPU_OPS, 0, (void **) &xpu, NULL));
 	shared = xpu->mr_share(side->in.mr, mine.bytes, &mine.len);
 	FT_CHECK(!shared || shared == -FI_EOPNOTSUPP, "mr_share: %d", shared);
-	FT_TRY(swap(side, &mine, &theirs, sizeof(mine)));
+	FT_TRY(stream_side_swap(side, &mine, &theirs, sizeof(mine)));
 	*can = false;
 	if (shared)
 		return 0;
@@ -156,24 +96,18 @@ static int map(struct side *side, bool *can)
 	return ft_meet_all(side->proc);
 }
 
-static int side_close(struct side *side)
+static int side_close(struct stream_side *side)
 {
-	CU(synchronize(side->stream));
-	CU(synchronize(side->second));
-	CU(stream_destroy(side->second));
+	CU(synchronize(second));
+	FT_TRY(stream_side_end(side));
+	CU(stream_destroy(second));
 	CU(stream_destroy(side->stream));
-	FT_TRY(fi_close(&side->ctx.ep->fid));
-	side->ctx.ep = NULL;
-	FT_TRY(fi_close(&side->tx->fid));
-	FT_TRY(fi_close(&side->rx->fid));
-	ft_buf_free(&side->out);
-	ft_buf_free(&side->in);
 	return ft_close(&side->ctx);
 }
 
 /* ---- what a stream does ---- */
 
-static int put_write(struct side *side, size_t from, size_t to, size_t len, void *stream)
+static int put_write(struct stream_side *side, size_t from, size_t to, size_t len, void *stream)
 {
 	int ret = fi_p2p_stream_write(side->ctx.ep, side->out.addr + from, len, side->out.desc,
 				      side->peer, side->there + to, side->key, NULL, stream);
@@ -181,7 +115,7 @@ static int put_write(struct side *side, size_t from, size_t to, size_t len, void
 	return ret ? ft_fail(ret, "fi_p2p_stream_write", "%zu bytes", len) : 0;
 }
 
-static int put_read(struct side *side, size_t from, size_t to, size_t len, void *stream)
+static int put_read(struct stream_side *side, size_t from, size_t to, size_t len, void *stream)
 {
 	int ret = fi_p2p_stream_read(side->ctx.ep, side->out.addr + to, len, side->out.desc,
 				     side->peer, side->there + from, side->key, NULL, stream);
@@ -197,7 +131,7 @@ static int put_wait(struct fid_cntr *cntr, uint64_t threshold, void *stream)
 }
 
 /* A message of 1 byte each way, which the proxy posts */
-static int put_tell(struct side *side, void *stream)
+static int put_tell(struct stream_side *side, void *stream)
 {
 	const uint64_t here = SIZE - 8;
 	int ret = fi_p2p_stream_trecv(side->ctx.ep, side->out.addr + here, 1, side->out.desc,
@@ -227,7 +161,7 @@ static int check(const struct ft_buf *buf, size_t offset, unsigned char want, si
 }
 
 /* Has the stream copied the last write itself? */
-static int check_copied(struct side *side)
+static int check_copied(struct stream_side *side)
 {
 	struct fi_p2p_stats_ops *ops;
 	struct fi_p2p_stats stats;
@@ -247,7 +181,7 @@ static unsigned char content(int rank, size_t round)
 }
 
 /* Nobody progresses here but the proxy, and a copy needs nobody at the other end. */
-static int scene_write(struct side *side, size_t offset, size_t len)
+static int scene_write(struct stream_side *side, size_t offset, size_t len)
 {
 	const uint64_t ended = fi_cntr_read(side->tx);
 	const int rank = side->proc->rank;
@@ -277,7 +211,7 @@ static int scene_write(struct side *side, size_t offset, size_t len)
 }
 
 /* A graph writes, and tells by the proxy. What it has received it reads back from the peer in the next launch. */
-static int scene_graph(struct side *side, size_t len)
+static int scene_graph(struct stream_side *side, size_t len)
 {
 	const uint64_t ended = fi_cntr_read(side->tx);
 	const int rank = side->proc->rank;
@@ -314,22 +248,22 @@ static int scene_graph(struct side *side, size_t len)
 }
 
 /* Two streams write, to parts of their own. A message of the proxy's comes behind each copy, and none in front of it. */
-static int scene_mixed(struct side *side)
+static int scene_mixed(struct stream_side *side)
 {
 	const size_t half = LARGEST / 2;
 	const int rank = side->proc->rank;
 	uint64_t received = fi_cntr_read(side->rx), ended = fi_cntr_read(side->tx);
 
 	for (size_t i = 0; i < REPLAYS; i++) {
-		CU(set(at(&side->out, half), content(rank, i), half, side->second));
-		FT_TRY(put_write(side, half, half, half, side->second));
+		CU(set(at(&side->out, half), content(rank, i), half, second));
+		FT_TRY(put_write(side, half, half, half, second));
 		CU(set(at(&side->out, 0), content(rank, i + 1), half, side->stream));
 		FT_TRY(put_write(side, 0, 0, half, side->stream));
 		FT_TRY(put_tell(side, side->stream));
 		FT_TRY(put_wait(side->rx, ++received, side->stream));
 		FT_TRY(put_wait(side->tx, ended += 3, side->stream));
 		CU(synchronize(side->stream));
-		CU(synchronize(side->second));
+		CU(synchronize(second));
 		FT_TRY(check(&side->in, 0, content(!rank, i + 1), half, "behind a message"));
 		FT_TRY(ft_meet_all(side->proc));
 		FT_TRY(check(&side->in, half, content(!rank, i), half, "by a second stream"));
@@ -339,7 +273,7 @@ static int scene_mixed(struct side *side)
 }
 
 /* What cannot be a copy is the proxy's: it reports the error. */
-static int scene_beyond(struct side *side)
+static int scene_beyond(struct stream_side *side)
 {
 	struct fi_cq_err_entry error = {0};
 	struct fi_cq_tagged_entry entry;
@@ -356,7 +290,7 @@ static int scene_beyond(struct side *side)
 	return ft_meet_all(side->proc);
 }
 
-static int scene_queue(struct side *side)
+static int scene_queue(struct stream_side *side)
 {
 	struct fi_p2p_stream_op op = fi_p2p_stream_op_of(FI_P2P_STREAM_WRITE, side->out.addr, 8,
 							 side->out.desc, side->peer, side);
@@ -378,7 +312,7 @@ static int scene_queue(struct side *side)
 }
 
 /* The owner closes the region, and dies: copies reach nobody, and the stream goes on. */
-static int scene_gone(struct side *side)
+static int scene_gone(struct stream_side *side)
 {
 	const uint64_t ended = fi_cntr_read(side->tx);
 
@@ -407,7 +341,7 @@ static int scene_gone(struct side *side)
 /* ---- how long it takes ---- */
 
 /* Flags come out of an array, so that no stream waits to change one. */
-static int words(struct side *side)
+static int words(struct stream_side *side)
 {
 	const size_t count = (SIZE - WORDS) / 8 - 1;
 	uint64_t *values = malloc(count * 8);
@@ -421,24 +355,24 @@ static int words(struct side *side)
 	return side->in.ops->to(side->in.addr + FLAG, &zero, 8);
 }
 
-static int raw_open(struct side *side)
+static int raw_open(struct stream_side *side)
 {
 	struct handle mine, theirs;
 
 	DO(ipc_get(&mine, at(&side->in, 0)));
-	FT_TRY(swap(side, &mine, &theirs, sizeof(mine)));
-	DO(ipc_open(&side->raw, theirs, 1));
+	FT_TRY(stream_side_swap(side, &mine, &theirs, sizeof(mine)));
+	DO(ipc_open(&raw, theirs, 1));
 	return 0;
 }
 
 /* Data, then the flag behind it. What the proxy writes has to have ended before. */
-static int give(struct side *side, enum way way, size_t len, uint64_t *ended)
+static int give(struct stream_side *side, enum way way, size_t len, uint64_t *ended)
 {
-	const size_t word = WORDS + 8 * side->flag;
+	const size_t word = WORDS + 8 * flag;
 
 	if (way == RAW) {
-		CU(copy(side->raw, at(&side->out, 0), len, side->stream));
-		CU(copy(side->raw + FLAG, at(&side->out, word), 8, side->stream));
+		CU(copy(raw, at(&side->out, 0), len, side->stream));
+		CU(copy(raw + FLAG, at(&side->out, word), 8, side->stream));
 		return 0;
 	}
 	FT_TRY(put_write(side, 0, 0, len, side->stream));
@@ -456,7 +390,7 @@ static int compare(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static int measure(struct side *side, enum way way, size_t len)
+static int measure(struct stream_side *side, enum way way, size_t len)
 {
 	static const char *const names[] = {"the proxy writes", "the stream copies",
 					    "plain copies"};
@@ -467,9 +401,9 @@ static int measure(struct side *side, enum way way, size_t len)
 		FT_TRY(ft_meet_all(side->proc));
 		begin = ft_usec();
 		for (int i = 0; i < PINGS; i++) {
-			side->flag++;
+			flag++;
 			FT_TRY(give(side, way, len, &ended));
-			DO(wait_value(side->stream, at(&side->in, FLAG), side->flag, 0));
+			DO(wait_value(side->stream, at(&side->in, FLAG), flag, 0));
 		}
 		/* the proxy serves the peer's writes only while the stream has something of ours */
 		while (query(side->stream) == CU_NOT_READY)
@@ -487,7 +421,7 @@ static int measure(struct side *side, enum way way, size_t len)
 	return ft_meet_all(side->proc);
 }
 
-static int measure_ways(struct side *side, enum way first, enum way last)
+static int measure_ways(struct stream_side *side, enum way first, enum way last)
 {
 	static const size_t lens[] = {8, 16384, LARGEST};
 
@@ -503,7 +437,7 @@ static int measure_ways(struct side *side, enum way first, enum way last)
 /* What follows an operation with FI_FENCE waits for it, which a copy would not */
 static int fenced(struct ft_proc *proc)
 {
-	struct side side = {.caps = FI_FENCE};
+	struct stream_side side = {.caps = FI_FENCE};
 	bool can;
 
 	FT_TRY(side_open(&side, proc));
@@ -516,7 +450,7 @@ static int run(struct ft_proc *proc)
 {
 	static const size_t lens[] = {1, 4096, 300001};
 	const char *path = getenv("FI_P2P_PATH");
-	struct side side = {0};
+	struct stream_side side = {0};
 	bool can;
 
 	if (proc->opts.iface != FI_HMEM_CUDA)
@@ -539,7 +473,7 @@ static int run(struct ft_proc *proc)
 	}
 	if (!proc->opts.quick) {
 		FT_TRY(measure_ways(&side, COPY, RAW));
-		DO(ipc_close(side.raw));
+		DO(ipc_close(raw));
 	}
 	for (size_t i = 0; i < FT_COUNT(lens); i++) {
 		/* first, so that all that is prepared once is prepared while a stream is captured */
