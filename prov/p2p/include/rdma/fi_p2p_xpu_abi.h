@@ -193,6 +193,80 @@ struct fi_p2p_xpu_table {
 #define FI_P2P_XPU_TELL_OPS (1ULL << 1)
 #define FI_P2P_XPU_TELL_RANGES (1ULL << 2)
 
+/*
+ * What atomic operations make of @t, a word of the target's, with @o, the operand's, and @c, the comparand's: cases of a switch, for
+ * kernels and for the provider. What only reads changes nothing. Complex numbers have no order. Integers wrap around, so
+ * their sum is computed without a sign.
+ */
+#define FI_P2P_AMO_ANY(type)                                                                   \
+	case FI_LOR:                                                                           \
+		t = (type) (t || o);                                                           \
+		break;                                                                         \
+	case FI_LAND:                                                                          \
+		t = (type) (t && o);                                                           \
+		break;                                                                         \
+	case FI_LXOR:                                                                          \
+		t = (type) (!t != !o);                                                         \
+		break;                                                                         \
+	case FI_ATOMIC_WRITE:                                                                  \
+		t = o;                                                                         \
+		break;                                                                         \
+	case FI_CSWAP:                                                                         \
+		t = c == t ? o : t;                                                            \
+		break;                                                                         \
+	case FI_CSWAP_NE:                                                                      \
+		t = c != t ? o : t;                                                            \
+		break;
+#define FI_P2P_AMO_ORDER                                                                       \
+	case FI_MIN:                                                                           \
+		t = o < t ? o : t;                                                             \
+		break;                                                                         \
+	case FI_MAX:                                                                           \
+		t = o > t ? o : t;                                                             \
+		break;                                                                         \
+	case FI_CSWAP_LE:                                                                      \
+		t = c <= t ? o : t;                                                            \
+		break;                                                                         \
+	case FI_CSWAP_LT:                                                                      \
+		t = c < t ? o : t;                                                             \
+		break;                                                                         \
+	case FI_CSWAP_GE:                                                                      \
+		t = c >= t ? o : t;                                                            \
+		break;                                                                         \
+	case FI_CSWAP_GT:                                                                      \
+		t = c > t ? o : t;                                                             \
+		break;
+#define FI_P2P_AMO_NUMBERS                                                                     \
+	case FI_SUM:                                                                           \
+		t += o;                                                                        \
+		break;                                                                         \
+	case FI_PROD:                                                                          \
+		t *= o;                                                                        \
+		break;
+#define FI_P2P_AMO_COMPLEX(type) FI_P2P_AMO_ANY(type) FI_P2P_AMO_NUMBERS
+#define FI_P2P_AMO_REAL(type) FI_P2P_AMO_COMPLEX(type) FI_P2P_AMO_ORDER
+#define FI_P2P_AMO_INTEGER(type)                                                               \
+	FI_P2P_AMO_ANY(type)                                                                   \
+	FI_P2P_AMO_ORDER                                                                       \
+	case FI_SUM:                                                                           \
+		t = (type) ((uint64_t) t + (uint64_t) o);                                      \
+		break;                                                                         \
+	case FI_PROD:                                                                          \
+		t = (type) ((uint64_t) t * (uint64_t) o);                                      \
+		break;                                                                         \
+	case FI_BOR:                                                                           \
+		t = (type) (t | o);                                                            \
+		break;                                                                         \
+	case FI_BAND:                                                                          \
+		t = (type) (t & o);                                                            \
+		break;                                                                         \
+	case FI_BXOR:                                                                          \
+		t = (type) (t ^ o);                                                            \
+		break;                                                                         \
+	case FI_MSWAP:                                                                         \
+		t = (type) ((o & c) | (t & ~c));                                               \
+		break;
+
 /**
  * struct fi_p2p_xpu_ep_dev - an exported endpoint, in device memory: fid_xpu.prov_ctx.
  * @abi:	FI_P2P_XPU_ABI, with FI_P2P_XPU_OWNED if each ring has one user at a time, and with FI_P2P_XPU_MAPPED once

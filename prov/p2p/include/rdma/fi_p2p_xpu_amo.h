@@ -9,29 +9,11 @@
 #define FI_P2P_XPU_AMO_H
 
 #include <rdma/fi_domain.h>
+#include <rdma/fi_p2p_xpu_abi.h>
 #include <rdma/fi_p2p_xpu_port.h>
 
-/* Of integers alone */
-#define FI_P2P_XPU_AMO_BITS                                                                    \
-	case FI_BOR:                                                                           \
-		t = t | o;                                                                     \
-		break;                                                                         \
-	case FI_BAND:                                                                          \
-		t = t & o;                                                                     \
-		break;                                                                         \
-	case FI_BXOR:                                                                          \
-		t = t ^ o;                                                                     \
-		break;                                                                         \
-	case FI_MSWAP:                                                                         \
-		t = (t & ~c) | (o & c);                                                        \
-		break;
-#define FI_P2P_XPU_AMO_NO_BITS
-
-/*
- * What an operation makes of the bits of @target. @wrap: the type that sums are computed in, as those of integers wrap around.
- * What only reads changes nothing.
- */
-#define FI_P2P_XPU_AMO(name, type, wrap, bits)                                                 \
+/* What an operation makes of the bits of @target */
+#define FI_P2P_XPU_AMO(name, type, cases)                                                      \
 	FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_amo_##name(int op, uint64_t target,                \
 						       uint64_t operand, uint64_t compare)     \
 	{                                                                                      \
@@ -42,60 +24,18 @@
 		__builtin_memcpy(&o, &operand, sizeof(o));                                     \
 		__builtin_memcpy(&c, &compare, sizeof(c));                                     \
 		switch (op) {                                                                  \
-		case FI_MIN:                                                                   \
-			t = o < t ? o : t;                                                     \
-			break;                                                                 \
-		case FI_MAX:                                                                   \
-			t = o > t ? o : t;                                                     \
-			break;                                                                 \
-		case FI_SUM:                                                                   \
-			t = (type) ((wrap) t + (wrap) o);                                      \
-			break;                                                                 \
-		case FI_PROD:                                                                  \
-			t = (type) ((wrap) t * (wrap) o);                                      \
-			break;                                                                 \
-		case FI_LOR:                                                                   \
-			t = (type) (t || o);                                                   \
-			break;                                                                 \
-		case FI_LAND:                                                                  \
-			t = (type) (t && o);                                                   \
-			break;                                                                 \
-		case FI_LXOR:                                                                  \
-			t = (type) (!t != !o);                                                 \
-			break;                                                                 \
-		case FI_ATOMIC_WRITE:                                                          \
-			t = o;                                                                 \
-			break;                                                                 \
-		case FI_CSWAP:                                                                 \
-			t = c == t ? o : t;                                                    \
-			break;                                                                 \
-		case FI_CSWAP_NE:                                                              \
-			t = c != t ? o : t;                                                    \
-			break;                                                                 \
-		case FI_CSWAP_LE:                                                              \
-			t = c <= t ? o : t;                                                    \
-			break;                                                                 \
-		case FI_CSWAP_LT:                                                              \
-			t = c < t ? o : t;                                                     \
-			break;                                                                 \
-		case FI_CSWAP_GE:                                                              \
-			t = c >= t ? o : t;                                                    \
-			break;                                                                 \
-		case FI_CSWAP_GT:                                                              \
-			t = c > t ? o : t;                                                     \
-			break;                                                                 \
-			bits default : break;                                                  \
+			cases(type) default : break;                                           \
 		}                                                                              \
 		__builtin_memcpy(&result, &t, sizeof(t));                                      \
 		return result;                                                                 \
 	}
 
-FI_P2P_XPU_AMO(int32, int32_t, uint32_t, FI_P2P_XPU_AMO_BITS)
-FI_P2P_XPU_AMO(uint32, uint32_t, uint32_t, FI_P2P_XPU_AMO_BITS)
-FI_P2P_XPU_AMO(int64, int64_t, uint64_t, FI_P2P_XPU_AMO_BITS)
-FI_P2P_XPU_AMO(uint64, uint64_t, uint64_t, FI_P2P_XPU_AMO_BITS)
-FI_P2P_XPU_AMO(float, float, float, FI_P2P_XPU_AMO_NO_BITS)
-FI_P2P_XPU_AMO(double, double, double, FI_P2P_XPU_AMO_NO_BITS)
+FI_P2P_XPU_AMO(int32, int32_t, FI_P2P_AMO_INTEGER)
+FI_P2P_XPU_AMO(uint32, uint32_t, FI_P2P_AMO_INTEGER)
+FI_P2P_XPU_AMO(int64, int64_t, FI_P2P_AMO_INTEGER)
+FI_P2P_XPU_AMO(uint64, uint64_t, FI_P2P_AMO_INTEGER)
+FI_P2P_XPU_AMO(float, float, FI_P2P_AMO_REAL)
+FI_P2P_XPU_AMO(double, double, FI_P2P_AMO_REAL)
 
 FI_P2P_XPU_FUNC uint64_t fi_p2p_xpu_amo_compute(int datatype, int op, uint64_t target,
 						uint64_t operand, uint64_t compare)

@@ -10,6 +10,7 @@
 #include <complex.h>
 #include <stdint.h>
 #include <string.h>
+#include <rdma/fi_p2p_xpu_abi.h>
 
 #include "base/base.h"
 
@@ -33,84 +34,6 @@
 	X(FI_DOUBLE_COMPLEX, double complex)                                                   \
 	X(FI_LONG_DOUBLE_COMPLEX, long double complex)
 
-/* Integers wrap around. So their sum is computed without a sign. */
-#define AMO_SUM(type, a, b) ((type) ((uint64_t) (a) + (uint64_t) (b)))
-#define AMO_PROD(type, a, b) ((type) ((uint64_t) (a) * (uint64_t) (b)))
-
-#define AMO_ANY_CASES                                                                          \
-	case FI_LOR:                                                                           \
-		t = t || o;                                                                    \
-		break;                                                                         \
-	case FI_LAND:                                                                          \
-		t = t && o;                                                                    \
-		break;                                                                         \
-	case FI_LXOR:                                                                          \
-		t = !t != !o;                                                                  \
-		break;                                                                         \
-	case FI_ATOMIC_WRITE:                                                                  \
-		t = o;                                                                         \
-		break;                                                                         \
-	case FI_CSWAP:                                                                         \
-		t = c == t ? o : t;                                                            \
-		break;                                                                         \
-	case FI_CSWAP_NE:                                                                      \
-		t = c != t ? o : t;                                                            \
-		break;
-
-#define AMO_ORDER_CASES                                                                        \
-	case FI_MIN:                                                                           \
-		t = o < t ? o : t;                                                             \
-		break;                                                                         \
-	case FI_MAX:                                                                           \
-		t = o > t ? o : t;                                                             \
-		break;                                                                         \
-	case FI_CSWAP_LE:                                                                      \
-		t = c <= t ? o : t;                                                            \
-		break;                                                                         \
-	case FI_CSWAP_LT:                                                                      \
-		t = c < t ? o : t;                                                             \
-		break;                                                                         \
-	case FI_CSWAP_GE:                                                                      \
-		t = c >= t ? o : t;                                                            \
-		break;                                                                         \
-	case FI_CSWAP_GT:                                                                      \
-		t = c > t ? o : t;                                                             \
-		break;
-
-#define AMO_INTEGER_CASES(type)                                                                \
-	AMO_ANY_CASES                                                                          \
-	AMO_ORDER_CASES                                                                        \
-	case FI_SUM:                                                                           \
-		t = AMO_SUM(type, t, o);                                                       \
-		break;                                                                         \
-	case FI_PROD:                                                                          \
-		t = AMO_PROD(type, t, o);                                                      \
-		break;                                                                         \
-	case FI_BOR:                                                                           \
-		t |= o;                                                                        \
-		break;                                                                         \
-	case FI_BAND:                                                                          \
-		t &= o;                                                                        \
-		break;                                                                         \
-	case FI_BXOR:                                                                          \
-		t ^= o;                                                                        \
-		break;                                                                         \
-	case FI_MSWAP:                                                                         \
-		t = (o & c) | (t & ~c);                                                        \
-		break;
-
-#define AMO_NUMBER_CASES                                                                       \
-	AMO_ANY_CASES                                                                          \
-	case FI_SUM:                                                                           \
-		t += o;                                                                        \
-		break;                                                                         \
-	case FI_PROD:                                                                          \
-		t *= o;                                                                        \
-		break;
-
-#define AMO_REAL_CASES(type) AMO_NUMBER_CASES AMO_ORDER_CASES
-#define AMO_COMPLEX_CASES(type) AMO_NUMBER_CASES
-
 #define AMO_FUNCTION(name, type, cases)                                                        \
 	static void amo_apply_##name(enum fi_op op, size_t count, char *target,                \
 				     const char *operand, const char *compare)                 \
@@ -130,9 +53,9 @@
 		}                                                                              \
 	}
 
-#define AMO_INTEGER_FUNCTION(name, type) AMO_FUNCTION(name, type, AMO_INTEGER_CASES)
-#define AMO_REAL_FUNCTION(name, type) AMO_FUNCTION(name, type, AMO_REAL_CASES)
-#define AMO_COMPLEX_FUNCTION(name, type) AMO_FUNCTION(name, type, AMO_COMPLEX_CASES)
+#define AMO_INTEGER_FUNCTION(name, type) AMO_FUNCTION(name, type, FI_P2P_AMO_INTEGER)
+#define AMO_REAL_FUNCTION(name, type) AMO_FUNCTION(name, type, FI_P2P_AMO_REAL)
+#define AMO_COMPLEX_FUNCTION(name, type) AMO_FUNCTION(name, type, FI_P2P_AMO_COMPLEX)
 
 AMO_INTEGERS(AMO_INTEGER_FUNCTION)
 AMO_REALS(AMO_REAL_FUNCTION)
