@@ -99,7 +99,10 @@ static bool xpu_ring_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct
 
 	if (xpu_op_waits(ep, ring, op))
 		return false;
-	ret = xpu_op_patience(patience, xpu_ep_peer(ep, op), xpu_op_post(ep, ring, op));
+	ret = xpu_op_post(ep, ring, op);
+	/* what has been done already waits for as long as there is no room to tell */
+	if (op->kind != FI_P2P_XPU_KIND_ENDED)
+		ret = xpu_op_patience(patience, xpu_ep_peer(ep, op), ret);
 	if (ret == -FI_EAGAIN)
 		return false;
 	if (ret && (op->kind == FI_P2P_XPU_KIND_PUT || op->kind == FI_P2P_XPU_KIND_NONE))

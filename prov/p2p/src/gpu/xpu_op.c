@@ -296,8 +296,6 @@ bool xpu_op_waits(const struct xpu_ep *ep, const struct xpu_ring *ring,
 	case FI_P2P_XPU_KIND_SET:
 	case FI_P2P_XPU_KIND_ADD:
 		return peer->ring_puts[xpu_ring_number(ep, ring)];
-	case FI_P2P_XPU_KIND_ENDED:
-		return cell_scarce(&ep->ep->xfer.xfer->cells);
 	default:
 		return false;
 	}
@@ -314,21 +312,32 @@ static int xpu_count_done(struct xpu_ep *ep)
 	return 0;
 }
 
-/* A kernel has done it itself: its counter and its queue tell, as of what we have posted */
-static int xpu_tell_ended(struct p2p_ep *ep, const struct ring_op *op)
+/* The device has done it itself: a counter and a queue tell, as of what we have posted. -FI_EAGAIN: there is no room for an entry */
+static int xpu_op_tell(struct p2p_ep *ep, const struct ring_op *op, uint64_t context)
 {
+	const struct core_comp comp = {.context = xpu_ptr(context),
+				       .flags = op_done_flags(xpu_types[op->op]),
+				       .src = FI_ADDR_NOTAVAIL};
 	struct xfer_ep *xfer_ep = &ep->xfer;
-	struct core_comp comp = {.context = xpu_ptr(op->value), .src = FI_ADDR_NOTAVAIL};
+	const bool report = xfer_ep->txcq && (ep->tx_all || op->flags & FI_COMPLETION);
+	int ret = 0;
 
-	if (op->op < FI_P2P_XPU_OP_WRITE || op->op > FI_P2P_XPU_OP_COMPARE)
-		return -FI_EINVAL;
-	comp.flags = op_done_flags(xpu_types[op->op]);
 	p2p_lock_take(&xfer_ep->xfer->lock);
-	xfer_ep_count(xfer_ep, comp.flags & XFER_COUNT_ALL, 0);
-	if (xfer_ep->txcq && (ep->tx_all || op->flags & FI_COMPLETION))
+	if (report && cell_scarce(&xfer_ep->xfer->cells))
+		ret = -FI_EAGAIN;
+	if (!ret)
+		xfer_ep_count(xfer_ep, comp.flags & XFER_COUNT_ALL, 0);
+	if (!ret && report)
 		xfer_cq_report(xfer_ep->txcq, &comp);
 	p2p_lock_drop(&xfer_ep->xfer->lock);
-	return 0;
+	return ret;
+}
+
+static int xpu_tell_ended(struct p2p_ep *ep, const struct ring_op *op)
+{
+	if (op->op < FI_P2P_XPU_OP_WRITE || op->op > FI_P2P_XPU_OP_COMPARE)
+		return -FI_EINVAL;
+	return xpu_op_tell(ep, op, op->value);
 }
 
 int xpu_op_post(struct xpu_ep *ep, struct xpu_ring *ring, const struct ring_op *op)
@@ -470,23 +479,13 @@ int xpu_op_done(struct p2p_ep *ep, const struct ring_op *op)
 {
 	const struct path_choice copied = {.path = FI_P2P_PATH_IPC,
 					   .reason = "the stream copies it"};
-	const struct core_comp comp = {.context = xpu_ptr(op->word[FI_P2P_XPU_W_CONTEXT]),
-				       .flags = op_done_flags(xpu_types[op->op]),
-				       .src = FI_ADDR_NOTAVAIL};
 	struct xfer_ep *xfer_ep = &ep->xfer;
-	const bool report = xfer_ep->txcq && (ep->tx_all || op->flags & FI_COMPLETION);
-	int ret = 0;
+	int ret = xpu_op_tell(ep, op, op->word[FI_P2P_XPU_W_CONTEXT]);
 
+	if (ret || op->op != FI_P2P_XPU_OP_WRITE)
+		return ret;
 	p2p_lock_take(&xfer_ep->xfer->lock);
-	if (report && cell_scarce(&xfer_ep->xfer->cells))
-		ret = -FI_EAGAIN;
-	if (!ret) {
-		xfer_ep_count(xfer_ep, xpu_op_kind(op), 0);
-		if (op->op == FI_P2P_XPU_OP_WRITE)
-			xfer_ep_sent(xfer_ep, &copied, op->word[FI_P2P_XPU_W_LEN]);
-	}
-	if (!ret && report)
-		xfer_cq_report(xfer_ep->txcq, &comp);
+	xfer_ep_sent(xfer_ep, &copied, op->word[FI_P2P_XPU_W_LEN]);
 	p2p_lock_drop(&xfer_ep->xfer->lock);
-	return ret;
+	return 0;
 }
