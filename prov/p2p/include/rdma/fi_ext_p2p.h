@@ -245,7 +245,8 @@ struct fi_p2p_stream_op {
  * allocation, stay the proxy's. Wait for all of them alike.
  * The memory stays open until the domain is closed, also after the peer has closed the region or has ended: copies then
  * reach nobody, and no error tells. The peer counts and reports nothing of them. Close the domain when no stream and no
- * graph has such a copy any more. If @peer becomes another peer's address, map that one's memory before you post.
+ * graph has such a copy any more. All this holds for the device that is current in the call: map on each. If @peer becomes another
+ * peer's address, map that one's memory, on each of them, before you post.
  * -FI_EINVAL	@share is none
  * -FI_EOPNOTSUPP the peer is not on this host, is another user's, or is this process; the endpoint was opened with FI_FENCE; or
  *		FI_P2P_PATH=stage. The log says which. The proxy goes on

@@ -249,12 +249,13 @@ static bool stream_copies(struct stream_dev *dev, const struct stream_entry *wha
 {
 	bool found;
 
-	if (!what->ep || SLIST_EMPTY(&dev->maps) || !stream_map_suits(&what->op, &dev->gpu.mem))
+	if (!what->ep || SLIST_EMPTY(&dev->maps))
 		return false;
 	proxy_hold(dev->proxy);
 	found = stream_maps_find(&dev->maps, what->ep, &what->op, copy);
 	proxy_release(dev->proxy);
-	return found;
+	/* last, as it asks the driver */
+	return found && stream_map_suits(&what->op, &dev->gpu.mem);
 }
 
 static int stream_add_to(struct stream_dev *dev, struct fid_exports *exports,

@@ -11,19 +11,23 @@
 int stream_map_open(const struct p2p_ep *ep, fi_addr_t peer, const struct xpu_share *share,
 		    const struct dev_mem *local, uint64_t number, struct stream_map **opened)
 {
-	struct stream_map *map = calloc(1, sizeof *map);
+	struct stream_map *map;
 	const char *why;
 	int ret;
 
+	if (ep->caps & FI_FENCE) {
+		P2P_INFO("streams do not copy a peer's memory themselves: what follows an "
+			 "operation with FI_FENCE waits for it\n");
+		return -FI_EOPNOTSUPP;
+	}
+	map = calloc(1, sizeof *map);
 	if (!map)
 		return -FI_ENOMEM;
 	map->ep = ep;
 	map->peer = peer;
 	map->share = *share;
-	why = "what follows an operation with FI_FENCE waits for it";
-	ret = ep->caps & FI_FENCE ? -FI_EOPNOTSUPP
-				  : xpu_share_open(ep->domain, local, number, &map->share,
-						   &map->import, &map->addr, &why);
+	ret = xpu_share_open(ep->domain, local, number, &map->share, &map->import, &map->addr,
+			     &why);
 	if (ret) {
 		P2P_INFO("streams do not copy a peer's memory themselves: %s\n", why);
 		free(map);
