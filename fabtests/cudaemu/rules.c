@@ -313,7 +313,7 @@ static int rules_compare(const char *path)
 	for (i = 0; i < RULES_PARTS; i++) {
 		int tries = 0;
 
-		/* that something comes late is seen by those alone who look in time, which a busy machine does not let them */
+		/* a copy that comes late shows only to a thread that looks in time: on a busy machine it may not */
 		while (!rules_like(file, rules_parts[i].name, rows[i], tries == RULES_TRIES) &&
 		       tries++ < RULES_TRIES) {
 			fclose(rows[i]);

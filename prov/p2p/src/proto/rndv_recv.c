@@ -171,6 +171,13 @@ static void rndv_piece_copied_in(struct copy *copy, int status)
 		rndv_recv_check(req);
 }
 
+/* One receive less is kept for the message: it is left to what may still come. */
+static void rndv_room_give(struct xfer_req *req)
+{
+	req->lane_room--;
+	req->peer->lanes->held--;
+}
+
 /* Its receive was taken back. It may come all the same, unless its sender does not begin it. So there is another one */
 static void rndv_piece_missed(struct xfer_req *req, struct xfer_channel *via, uint64_t tag)
 {
@@ -179,9 +186,7 @@ static void rndv_piece_missed(struct xfer_req *req, struct xfer_channel *via, ui
 	if (arrival->status && tag % WIRE_PIECES_MAX >= arrival->begun)
 		return;
 	if (via->lane >= 0 && req->lane_room) {
-		/* the message has one receive less of those that are kept for it */
-		req->lane_room--;
-		req->peer->lanes->held--;
+		rndv_room_give(req);
 		rndv_stale_expect(via, tag);
 	} else if (via->lane < 0 && !(req->ctx.ep->quirks & QUIRK_STALLS)) {
 		rndv_stale_expect(via, tag);
@@ -224,8 +229,8 @@ static void rndv_stray_ended(struct xfer_ctx *ctx, const struct core_comp *comp)
 }
 
 /*
- * Its message goes on without it. The core may have begun to fill the slot, which it keeps for as long then as TCP takes to
- * find that nothing more comes. The slot is the peer's, and the receive one of those that were kept for the message
+ * Its message goes on without it. If the core has begun to fill the slot, it keeps that until TCP finds that nothing more comes.
+ * The slot is the peer's
  */
 static void rndv_piece_stray(struct rndv_piece *piece)
 {
@@ -233,8 +238,7 @@ static void rndv_piece_stray(struct rndv_piece *piece)
 
 	piece->stray = req->peer;
 	xfer_peer_hold(piece->stray);
-	req->lane_room--;
-	req->peer->lanes->held--;
+	rndv_room_give(req);
 	req->transfer.in_flight--;
 	piece->out.ctx.done = rndv_stray_ended;
 	piece->out.ctx.drop = rndv_stray_drop;
